@@ -75,13 +75,27 @@ class JobView(Struct, frozen=True, omit_defaults=True):
     warning: str = ""
     """What its owner should know: a restarted script repeats steps."""
     workers: tuple[WorkerView, ...] = ()
+    """The first of them: by rank, then those without one by name."""
+    workers_total: int = 0
     spec: JobSpec | None = None
 
 
-class JobList(Struct, frozen=True):
+class WorkerPage(Struct, frozen=True, omit_defaults=True):
+    """Workers of a job: by rank, then those without one by name."""
+
+    workers: tuple[WorkerView, ...]
+    next: int | None = None
+    """Where the next page begins; None on the last."""
+
+
+class JobList(Struct, frozen=True, omit_defaults=True):
+    """Jobs, in the order of their names."""
+
     jobs: tuple[JobView, ...]
     unread: tuple[JobName, ...] = ()
     """There are records of these, but this master could not read them, or not yet: they may live."""
+    next: str = ""
+    """The job after which the next page begins; empty on the last."""
 
 
 class ScaleRequest(Struct, frozen=True, forbid_unknown_fields=True):

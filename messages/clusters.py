@@ -1,8 +1,10 @@
 """What a cluster-controller and the master say to each other."""
 
 from enum import StrEnum
+from hashlib import blake2b
+from typing import Annotated
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from messages.ids import ClusterName, Counted, Duration, JobName, Slots, WorkerId
 from messages.jobs import Pod
@@ -32,7 +34,7 @@ class StartFailure(Struct, frozen=True, omit_defaults=True):
     """Seconds since the controller first saw it."""
 
 
-class WorkerSight(Struct, frozen=True, omit_defaults=True):
+class WorkerSight(Struct, frozen=True, omit_defaults=True, gc=False):
     """What the controller knows of one worker."""
 
     worker: WorkerId
@@ -62,7 +64,7 @@ class NodeSight(Struct, frozen=True, omit_defaults=True):
 
 
 class ClusterHeartbeat(Struct, frozen=True, omit_defaults=True):
-    """The topology, whole: at once on a change, every second otherwise."""
+    """A report of the cluster: what changed since the report before, at once on a change, every second otherwise."""
 
     cluster: ClusterName
     incarnation: str
@@ -70,9 +72,37 @@ class ClusterHeartbeat(Struct, frozen=True, omit_defaults=True):
     seq: Counted
     region: str = ""
     workers: tuple[WorkerSight, ...] = ()
+    """Those that changed; all of them in a report of the whole state."""
     nodes: tuple[NodeSight, ...] = ()
+    """The same of nodes."""
     keeps: dict[JobName, Counted] = field(default_factory=dict)
-    """How many workers it was told to keep for each job: the master's proof that a command arrived."""
+    """How many workers it was told to keep for each job: the master's proof that a command arrived. Changed ones only,
+    as with workers; 0 for a job that is not in the whole state."""
+    steps: dict[JobName, Counted] = field(default_factory=dict)
+    """The step that a worker of each job has completed, where it is another than in the report before."""
+    base: Counted = 0
+    """The `seq` of the report that this one changes; 0 for the whole state."""
+    digest: str = ""
+    """Of the state after this report, see `digest_mark`; empty if its sender computes none."""
+    part: Counted = 1
+    parts: Annotated[int, Meta(ge=1, le=1000)] = 1
+    """A large report comes in so many messages, which have the same `seq`."""
+    forgotten: tuple[WorkerId, ...] = ()
+    """Workers that are no longer listed."""
+    forgotten_nodes: tuple[str, ...] = ()
+
+
+def digest_mark(kind: str, name: str, version: int) -> int:
+    """What one entry adds to the digest of a report; the digest is the exclusive or of all marks.
+
+    `version` is the `seq` of the report that last named the worker or node, or the count of a job. The content has no
+    part in it: versions of the software may encode that differently.
+    """
+    return int.from_bytes(blake2b(f"{kind}/{name}:{version}".encode(), digest_size=8).digest())
+
+
+def digest_text(digest: int) -> str:
+    return f"{digest:016x}"
 
 
 class WorkerTemplate(Struct, frozen=True, omit_defaults=True):
@@ -100,6 +130,12 @@ class RemoveWorkers(Struct, frozen=True):
 
     job: JobName
     workers: tuple[WorkerId, ...]
+    why: str
+
+
+class ReportWhole(Struct, frozen=True):
+    """Command: the next report is of the whole state. The sender misses a report, or is new."""
+
     why: str
 
 

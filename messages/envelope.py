@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta, Raw, Struct
 
-from messages import clusters, events, workers, worlds
+from messages import clusters, compact_worlds, events, workers, world_deltas, worlds
 from messages.ids import Epoch, Generation
 
 VERSION = 1
@@ -15,6 +15,7 @@ Message = (
     clusters.ClusterHeartbeat
     | clusters.KeepWorkers
     | clusters.RemoveWorkers
+    | clusters.ReportWhole
     | clusters.Answer
     | workers.WorkerHeartbeat
     | workers.WorkerJoined
@@ -29,7 +30,10 @@ Message = (
     | workers.WorkerNoticed
     | workers.StopWorker
     | worlds.Assignment
+    | world_deltas.AssignmentDelta
+    | compact_worlds.StoredAssignment
     | worlds.Invite
+    | compact_worlds.StoredInvite
     | worlds.Halt
     | worlds.Locate
     | worlds.EndStalled
@@ -43,6 +47,7 @@ KINDS: dict[str, type[Message]] = {
     "cluster.heartbeat": clusters.ClusterHeartbeat,
     "cluster.keep_workers": clusters.KeepWorkers,
     "cluster.remove_workers": clusters.RemoveWorkers,
+    "cluster.report_whole": clusters.ReportWhole,
     "worker.heartbeat": workers.WorkerHeartbeat,
     "worker.joined": workers.WorkerJoined,
     "worker.ready": workers.WorkerReady,
@@ -56,7 +61,10 @@ KINDS: dict[str, type[Message]] = {
     "worker.notice": workers.WorkerNoticed,
     "worker.stop": workers.StopWorker,
     "job.assignment": worlds.Assignment,
+    "job.assignment_delta": world_deltas.AssignmentDelta,
+    "job.assignment_stored": compact_worlds.StoredAssignment,
     "job.invite": worlds.Invite,
+    "job.invite_stored": compact_worlds.StoredInvite,
     "job.halt": worlds.Halt,
     "job.locate": worlds.Locate,
     "job.end_stalled": worlds.EndStalled,

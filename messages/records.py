@@ -7,8 +7,9 @@ readable when a newer master writes what this version does not know.
 from enum import StrEnum
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from messages.compact_worlds import WorldReference
 from messages.decoding import encode_readable
 from messages.ids import Epoch, Generation, WorkerId
 from messages.jobs import Launch
@@ -84,6 +85,19 @@ class Record(Struct, frozen=True, omit_defaults=True):
         return self.paused is not None and self.phase is Phase.WAITING
 
 
+class RecordWorlds(Struct, frozen=True, omit_defaults=True):
+    """Worlds of a record that are stored apart from it, because they are large."""
+
+    assignment: WorldReference | None = None
+    prepared: WorldReference | None = None
+
+
+class RecordReferences(Struct, frozen=True):
+    """The part of a job record that says which worlds are stored apart from it."""
+
+    worlds: RecordWorlds = RecordWorlds()
+
+
 class RecordForWorkers(Struct, frozen=True):
     """The part of a job record that its workers read."""
 
@@ -92,6 +106,8 @@ class RecordForWorkers(Struct, frozen=True):
     halted: Generation | None = None
     """Nothing below this generation may run."""
     submitted_at: float = 0.0
+    prepared: Assignment | None = None
+    worlds: RecordWorlds = RecordWorlds()
 
 
 class RecordPhase(Struct, frozen=True):
@@ -117,6 +133,14 @@ class LeaseRecord(Struct, frozen=True):
     """Where its API is, for those who asked another one."""
 
 
-def encode_record(record: Record) -> bytes:
-    """A job record, with `halted` for its workers. Raises `Unreadable`."""
-    return encode_readable(msgspec.to_builtins(record) | {"halted": record.generation}, Record)
+def encode_record(record: Record, worlds: RecordWorlds | None = None) -> bytes:
+    """A job record, with `halted` for its workers. Raises `Unreadable`.
+
+    `worlds`: those that are stored apart, and so are left out."""
+    more: dict[str, object] = {"halted": record.generation}
+    if worlds is not None:
+        assignment = record.assignment if worlds.assignment is None else None
+        prepared = record.prepared if worlds.prepared is None else None
+        record = structs.replace(record, assignment=assignment, prepared=prepared)
+        more["worlds"] = worlds
+    return encode_readable(msgspec.to_builtins(record) | more, Record)

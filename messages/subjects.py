@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from messages.ids import ClusterName, JobName, Rank, WorkerId, is_name
+from messages.compact_worlds import WorldReference
+from messages.ids import ClusterName, Epoch, JobName, Rank, WorkerId, is_name
 
 PREFIX = "tradewind"
 
@@ -36,6 +37,11 @@ def worker_fact(cluster: ClusterName | None, worker: WorkerId | None, fact: str)
 
 def worker_command(cluster: ClusterName, worker: WorkerId) -> str:
     return f"{PREFIX}.worker.{_token(cluster)}.{_token(worker)}.command"
+
+
+def worker_order(cluster: ClusterName, worker: WorkerId) -> str:
+    """Where a master repeats to one worker what it told all workers of the job."""
+    return f"{PREFIX}.worker.{_token(cluster)}.{_token(worker)}.order"
 
 
 def assignment(job: JobName | None = None) -> str:
@@ -82,6 +88,17 @@ def world_key(job: JobName) -> str:
     return f"jobs.{_token(job)}.world"
 
 
+def world_chunk_keys(job: JobName, reference: WorldReference) -> tuple[str, ...]:
+    """Where the chunks of a stored world are, in order."""
+    world = f"jobs.{_token(job)}.worlds.{reference.epoch}.{reference.digest}"
+    return tuple(f"{world}.{number}" for number in range(reference.chunks))
+
+
+def world_chunks(job: JobName) -> str:
+    """All chunks of all worlds of a job."""
+    return f"jobs.{_token(job)}.worlds.>"
+
+
 JOB_SPECS = "jobs.*.spec"
 JOB_RECORDS = "jobs.>"
 LEADER_KEY = "leader"
@@ -125,6 +142,14 @@ def parse_job(subject: str) -> JobName | None:
     parts = subject.split(".")
     if len(parts) >= 4 and parts[:2] == [PREFIX, "job"] and is_name(parts[2]):
         return JobName(parts[2])
+    return None
+
+
+def parse_chunk_key(key: str) -> tuple[Epoch, str] | None:
+    """The epoch in which the chunk was written, and the digest of its world."""
+    parts = key.split(".")
+    if len(parts) == 6 and parts[0] == "jobs" and parts[2] == "worlds" and parts[3].isdecimal():
+        return Epoch(int(parts[3])), parts[4]
     return None
 
 

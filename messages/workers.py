@@ -108,7 +108,7 @@ class WrittenCheckpoint(Struct, frozen=True):
     """When it was written (SDK), or when the worker-agent heard of it or saw it."""
 
 
-class TrainerStatus(Struct, frozen=True, omit_defaults=True):
+class TrainerStatus(Struct, frozen=True, omit_defaults=True, gc=False):
     """A trainer whose script uses the SDK: it lives through changes of the world and tells what it has."""
 
     local_rank: Counted
@@ -161,7 +161,7 @@ class Fallen(Struct, frozen=True, omit_defaults=True):
     exit: TrainerExit
 
 
-class WorkerStatus(Struct, frozen=True, omit_defaults=True):
+class WorkerStatus(Struct, frozen=True, omit_defaults=True, gc=False):
     worker: WorkerId
     cluster: ClusterName
     job: JobName
@@ -194,6 +194,8 @@ class WorkerStatus(Struct, frozen=True, omit_defaults=True):
     """Those that use the SDK, in the order of their local ranks."""
     checkpoint: WrittenCheckpoint | None = None
     """The newest that a trainer of its has written, with or without the SDK."""
+    assigned: Generation = NO_GENERATION
+    """Of the newest assignment that it has: it is not sent again to this worker."""
 
 
 class WorkerHeartbeat(Struct, frozen=True, omit_defaults=True):

@@ -1,6 +1,8 @@
 """What the master tells the workers of a job, and what they tell of their training."""
 
+from collections import Counter
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
@@ -22,7 +24,7 @@ from messages.jobs import Launch, Scalar
 from messages.measured import StepsMeasured
 
 
-class Member(Struct, frozen=True):
+class Member(Struct, frozen=True, gc=False):
     """A worker in a world and the ranks it holds: `first_rank` … `first_rank + ranks − 1`."""
 
     worker: WorkerId
@@ -79,7 +81,7 @@ class HotWorld(Struct, frozen=True, omit_defaults=True):
     """After a halt: for each rank the samples of step `resume` whose gradients it has."""
 
 
-class Assignment(Struct, frozen=True, omit_defaults=True):
+class Assignment(Struct, frozen=True, omit_defaults=True, dict=True):
     """The world of a generation. Also kept in KV, so that whoever comes late reads the last one."""
 
     job: JobName
@@ -98,6 +100,15 @@ class Assignment(Struct, frozen=True, omit_defaults=True):
     """Worlds before this one in which the script was started, whatever ended them."""
     hot: HotWorld | None = None
     """None: every rank is a new process. Else trainers that live on are re-ranked in place."""
+
+    @cached_property
+    def by_worker(self) -> dict[WorkerId, Member]:
+        return {member.worker: member for member in self.members}
+
+    @cached_property
+    def by_cluster(self) -> Counter[ClusterName]:
+        """Number of members."""
+        return Counter(member.cluster for member in self.members)
 
 
 class Invite(Struct, frozen=True):
@@ -149,6 +160,8 @@ class Release(Struct, frozen=True, omit_defaults=True):
     why: str
     is_last: bool = False
     """Nobody stays who has the state: trainers may take their grace to save it."""
+    everybody: bool = False
+    """All workers of the job, whether named or not."""
 
 
 JobCommand = Assignment | Invite | Halt | Locate | EndStalled | Release

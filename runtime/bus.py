@@ -21,7 +21,7 @@ from messages.envelope import Envelope, Message
 from messages.ids import Epoch, Generation
 from runtime import causes, kv, streams
 from runtime.causes import Cause
-from runtime.errors import BusClosed, BusRefused, BusUnavailable, NoAnswer
+from runtime.errors import BusClosed, BusRefused, BusUnavailable, NoAnswer, TooLarge
 from runtime.follow import CaughtUp, Stored, Wanted
 from runtime.follow import follow as follow_stream
 from runtime.kv import Bucket, Entry, Subscription
@@ -149,9 +149,13 @@ class Bus:
         epoch: Epoch | None = None,
         generation: Generation | None = None,
     ) -> Received:
-        """The answer; `NoAnswer` when nobody is there or nobody answers in time, `BusUnavailable` while away."""
+        """The answer; `NoAnswer` when nobody is there or answers in time, `BusUnavailable` while away, `TooLarge`."""
         self._check_alive()
-        payload = self._payload(self._wrap(message, epoch, generation))
+        try:
+            payload = self._payload(self._wrap(message, epoch, generation))
+        except MessageTooLarge as error:
+            self._drop(TOO_LARGE, subject, str(error))
+            raise TooLarge(f"asking {subject}: {error}") from None
         deadline = asyncio.get_running_loop().time() + timeout_s
         await self._link.until_connected(timeout_s)
         left_s = deadline - asyncio.get_running_loop().time()
@@ -309,8 +313,11 @@ class Bus:
                 self._posted.clear()
                 await self._posted.wait()
                 continue
-            with translated(f"publishing {item.subject}"):
-                await self._link.client.publish(item.subject, item.payload)
+            try:
+                with translated(f"publishing {item.subject}"):
+                    await self._link.client.publish(item.subject, item.payload)
+            except TooLarge as error:  # This server accepts less than the one before.
+                self._drop(TOO_LARGE, item.subject, str(error))
 
     async def _tell_changes(self) -> None:
         while True:

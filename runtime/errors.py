@@ -43,6 +43,10 @@ class BusUnavailable(Temporary):
     """The bus did not take it, or not in time: it may or may not have happened."""
 
 
+class TooLarge(BusUnavailable):
+    """It has more bytes than the server accepts and was not sent. No process ends for it: it counts as not done."""
+
+
 class NoAnswer(Temporary):
     """Nobody answered a request in time, or nobody is there to answer."""
 

@@ -85,7 +85,7 @@ class Bucket:
         return entry
 
     async def put(self, key: str, value: bytes) -> int:
-        """The new revision. For keys with one writer: the last write wins."""
+        """The new revision. For keys with one writer: the last write wins. All writes raise `TooLarge`."""
         return await self._write(key, value, {}, harmless_twice=True)
 
     async def update(self, key: str, value: bytes, revision: int) -> int:

@@ -23,7 +23,7 @@ from nats.aio.client import Client
 from nats.js import JetStreamContext, api
 
 from runtime.backoff import pause_after, pauses
-from runtime.errors import BusAway, BusClosed, BusRefused, BusUnavailable, Conflict, NoAnswer, UserError
+from runtime.errors import BusAway, BusClosed, BusRefused, BusUnavailable, Conflict, NoAnswer, TooLarge, UserError
 from runtime.logs import Once, logger
 from runtime.settings import BusSettings
 from runtime.transport import Transport
@@ -151,7 +151,7 @@ class Link:
                     async with asyncio.timeout_at(deadline):
                         return await make()
             except BusUnavailable as error:
-                again = harmless_twice or isinstance(error, NotTaken)
+                again = (harmless_twice or isinstance(error, NotTaken)) and not isinstance(error, TooLarge)
                 if not again or loop.time() + pause_s >= deadline:
                     raise
             await asyncio.sleep(pause_s)
@@ -237,6 +237,8 @@ def translated(doing: str) -> Iterator[None]:
         raise BusClosed(f"{doing}: the connection to the bus was closed") from None
     except TimeoutError:
         raise BusUnavailable(f"{doing}: no answer in time") from None
+    except nats.errors.MaxPayloadError:
+        raise TooLarge(f"{doing}: it has more bytes than the server accepts") from None
     except nats.errors.OutboundBufferLimitError:
         raise NotTaken(f"{doing}: too much is waiting to be sent") from None
 

@@ -1,8 +1,8 @@
 """What waits to be sent: ordered, bounded, and honest about what it drops.
 
-While the bus is away messages pile up here. A heartbeat replaces the one before it on the same subject. When the box is
-full the oldest message that can be missed goes first (heartbeats, progress, log lines), then the oldest of all; one
-that can be missed also goes when it has waited longer than `stale_s`. Every drop is counted by its reason.
+While the bus is away messages pile up here. A worker's heartbeat replaces the one before it on the same subject. When
+the box is full the oldest message that can be missed goes first (heartbeats, progress, log lines), then the oldest of
+all; one that can be missed also goes when it has waited longer than `stale_s`. Every drop is counted by its reason.
 """
 
 from collections import Counter, OrderedDict
@@ -13,7 +13,7 @@ from messages.envelope import Message
 from messages.workers import WorkerHeartbeat
 from messages.worlds import LogLines, Progress
 
-_REPLACED_BY_NEWER = (WorkerHeartbeat, ClusterHeartbeat)
+_REPLACED_BY_NEWER = (WorkerHeartbeat,)
 _CAN_BE_MISSED = (WorkerHeartbeat, ClusterHeartbeat, Progress, LogLines)
 
 FULL = "outbox_full"

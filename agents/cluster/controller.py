@@ -22,6 +22,8 @@ from runtime.process import Stop
 from runtime.role import RoleLoop
 from runtime.settings import BusSettings
 
+BATCH_AT_MOST = 5000
+"""Events that are learned before a decision is made."""
 DRAIN_S = 3.0
 TRY_AGAIN_S = 1.0
 
@@ -80,7 +82,7 @@ async def start_core(
     state = new_cluster(cluster, opening.incarnation, region, now_s, opening.known, rules, synced=synced)
     shell = ClusterShell(cluster, bus, opening.record, places, opening.inbox, clock)
     loop: RoleLoop[ClusterState, ClusterEvent, ClusterEffect] = RoleLoop(
-        "cluster", state, decide, shell, Ticked, clock, [shell.on_decision]
+        "cluster", state, decide, shell, Ticked, clock, [shell.on_decision], batch_at_most=BATCH_AT_MOST
     )
     opening.inbox.open(loop.post)
     await shell.listen()

@@ -1,16 +1,23 @@
-"""Learn from the event, then reconcile what is known with what is wanted: no fact is acted on only once."""
+"""Learn from the events, then reconcile what is known with what is wanted: no fact is acted on only once."""
+
+from msgspec.structs import replace
 
 from agents.cluster.effects import ClusterEffect
-from agents.cluster.events import ClusterEvent, WorkerHeard
+from agents.cluster.events import ClusterEvent
 from agents.cluster.learn import learn
-from agents.cluster.reconcile import reconcile
+from agents.cluster.reconcile import only_report, reconcile
 from agents.cluster.state import ClusterState
 from runtime.decision import Decision
 
 
-def decide(state: ClusterState, event: ClusterEvent) -> Decision[ClusterState, ClusterEffect]:
-    learned = learn(state, event)
-    if isinstance(event, WorkerHeard) and not learned.sending.unsent and event.at_s < learned.due_at_s:
-        # Most events are heartbeats that say nothing new: with a thousand workers they must cost next to nothing.
-        return Decision(learned, wake_at_s=learned.due_at_s)
-    return reconcile(learned, event.at_s)
+def decide(state: ClusterState, *events: ClusterEvent) -> Decision[ClusterState, ClusterEffect]:
+    """All that waits is learned before anything is decided."""
+    state = replace(state, answers={}, owned=()) if state.answers or state.owned else state
+    for event in events:
+        state = learn(state, event)
+    now_s = events[-1].at_s
+    if not state.stirred and now_s < state.due_at_s:
+        # Most events are words of workers that call for a report at most: with ten thousand workers they must cost
+        # next to nothing.
+        return only_report(state, now_s)
+    return reconcile(state, now_s)

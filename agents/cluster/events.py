@@ -43,6 +43,13 @@ class RemoveAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class WholeAsked:
+    """A master misses a report, or is new."""
+
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class LeaderSeen:
     """The key that says who leads, at this revision: no master has a higher epoch."""
 
@@ -169,6 +176,7 @@ ClusterEvent = (
     | WorkerSaidLeft
     | KeepAsked
     | RemoveAsked
+    | WholeAsked
     | LeaderSeen
     | PlaceStarted
     | PlaceSeen

@@ -60,7 +60,7 @@ def _uids_are_new(before: ClusterState, after: ClusterState) -> list[str]:
 
 
 def _the_dead_stay_dead(before: ClusterState, after: ClusterState) -> list[str]:
-    buried = {gone.worker for gone in after.gone}
+    buried = after.gone
     return [
         f"worker {place.id} is gone and listed as alive"
         for place in after.places.values()

@@ -1,9 +1,8 @@
 """What each event teaches. Nothing is decided here."""
 
-from dataclasses import replace
 from typing import assert_never
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from agents.cluster.commands import answer_to
 from agents.cluster.events import (
@@ -26,6 +25,7 @@ from agents.cluster.events import (
     StopAsked,
     Ticked,
     ViewSynced,
+    WholeAsked,
     WorkerHeard,
     WorkerSaidLeft,
 )
@@ -56,20 +56,22 @@ WHY_AT_MOST = 300
 
 
 def learn(state: ClusterState, event: ClusterEvent) -> ClusterState:
-    if state.answer is not None:
-        state = replace(state, answer=None)
     if event.at_s > state.due_at_s + state.rules.paused_after_s:
         # What workers said meanwhile is still unread: the absence was ours, as with a lost bus.
         state = replace(state, link=replace(state.link, since_s=max(state.link.since_s, event.at_s)))
+    if not isinstance(event, WorkerHeard | WholeAsked | Ticked) and not state.stirred:
+        state = replace(state, stirred=True)
     match event:
         case Ticked():
             return state
         case WorkerHeard(at_s, status):
             return _hear(state, status, at_s)
+        case WholeAsked():
+            return _to_send_whole(state)
         case WorkerSaidLeft(at_s, worker, why):
             return _leave(state, worker, why, at_s)
-        case KeepAsked(_, command, epoch) | RemoveAsked(_, command, epoch):
-            return _obey(state, command, epoch)
+        case KeepAsked(_, command, epoch, ask) | RemoveAsked(_, command, epoch, ask):
+            return _obey(state, command, epoch, ask)
         case LeaderSeen(_, claim):
             return _see_leader(state, claim)
         case PlaceStarted():
@@ -98,17 +100,22 @@ def learn(state: ClusterState, event: ClusterEvent) -> ClusterState:
         case BusLost():
             return replace(state, link=replace(state.link, connected=False))
         case BusBack(at_s):
-            return replace(state, link=BusLink(at_s)).to_send()
+            # What was sent shortly before the connection broke may be lost.
+            return _to_send_whole(replace(state, link=BusLink(at_s)))
         case StopAsked(_, why):
             return _stop(state, why)
         case _:
             assert_never(event)
 
 
-def _obey(state: ClusterState, command: KeepWorkers | RemoveWorkers, epoch: Epoch | None) -> ClusterState:
+def _to_send_whole(state: ClusterState) -> ClusterState:
+    return replace(state, sending=replace(state.sending, whole=True, unsent=True))
+
+
+def _obey(state: ClusterState, command: KeepWorkers | RemoveWorkers, epoch: Epoch | None, ask: int) -> ClusterState:
     """Or refuse, and say why."""
     answer = answer_to(state, command, epoch)
-    state = replace(state, answer=answer)
+    state = replace(state, answers={**state.answers, ask: answer})
     if not answer.ok:
         return state
     state = replace(state, leadership=replace(state.leadership, epoch=epoch or NO_EPOCH))
@@ -119,11 +126,10 @@ def _hear(state: ClusterState, status: WorkerStatus, at_s: float) -> ClusterStat
     uid = uid_of(status.worker)
     if status.cluster != state.cluster or status.worker in state.tombstones or uid in state.tombstones:
         return state
-    place = state.places.get(uid)
-    if place is None:
-        if len(state.places) >= state.rules.max_places:
-            return state
-        place = Place(uid, status.job, Stage.BY_HAND, since_s=at_s)
+    known = state.places.get(uid)
+    if known is None and len(state.places) >= state.rules.max_places:
+        return state
+    place = known or Place(uid, status.job, Stage.BY_HAND, since_s=at_s)
     if place.job != status.job or place.left_at_s is not None:
         return state
     if place.worker not in (None, status.worker):
@@ -134,6 +140,9 @@ def _hear(state: ClusterState, status: WorkerStatus, at_s: float) -> ClusterStat
         return state
     if doubt(status, generation=NO_GENERATION, seq=newest):
         return replace(state, doubts=state.doubts + 1)
+    if status.step is not None and state.steps.get(status.job) != status.step:
+        state = state.own("steps")
+        state.steps[status.job] = status.step
     heard = replace(
         place,
         worker=status.worker,
@@ -142,8 +151,9 @@ def _hear(state: ClusterState, status: WorkerStatus, at_s: float) -> ClusterStat
         silent=False,
         joined=place.joined or status.phase not in (WorkerPhase.WARMING, WorkerPhase.LEAVING),
     )
-    changed = place.silent or place.status is None or what_matters(place.status) != what_matters(status)
-    return _put(state, heard, unsent=changed)
+    if place.status is None or place.silent or place.departing != heard.departing:
+        return replace(state.put(heard), stirred=True)
+    return state.put(heard, unsent=what_matters(place.status) != what_matters(status))
 
 
 def _see_leader(state: ClusterState, claim: Epoch) -> ClusterState:
@@ -162,7 +172,7 @@ def _started(state: ClusterState, event: PlaceStarted) -> ClusterState:
         if place.uid in state.tombstones or place.id in state.tombstones:
             return state
     started = replace(place, stage=Stage.RUNNING, pid=event.pid, birth=event.birth)
-    return _put(state, started, unsent=event.uid not in state.places)
+    return state.put(started, unsent=event.uid not in state.places)
 
 
 def _see_place(state: ClusterState, event: PlaceSeen) -> ClusterState:
@@ -174,7 +184,7 @@ def _see_place(state: ClusterState, event: PlaceSeen) -> ClusterState:
     seen = replace(place, observed=_observe(place, event), since_s=event.at_s if begins else place.since_s)
     if event.notice_s is not None and place.ending is None:
         seen = seen.with_notice(event.at_s + event.notice_s, "pod")
-    return _put(state, seen) if seen != place else state
+    return state.put(seen) if seen != place else state
 
 
 def _observe(place: Place, event: PlaceSeen) -> Observed:
@@ -186,7 +196,7 @@ def _observe(place: Place, event: PlaceSeen) -> Observed:
     if known is None or (known.image, known.node) != (failure.image, failure.node):
         return replace(observed, failure=failure, failing_since_s=event.at_s)
     if not failure.detail:
-        failure = structs.replace(failure, detail=known.detail)
+        failure = replace(failure, detail=known.detail)
     return replace(observed, failure=failure, failing_since_s=place.observed.failing_since_s)
 
 
@@ -195,7 +205,7 @@ def _see_node(state: ClusterState, event: NodeSeen) -> ClusterState:
     if known is not None and known.sight.uid != sight.uid:
         known = None
     if known is not None and not sight.ready and (known.sight.ready or known.sight.was_ready):
-        sight = structs.replace(sight, was_ready=True)
+        sight = replace(sight, was_ready=True)
     node = Node(
         sight,
         notice_at_s=None if sight.notice_s is None else event.at_s + max(0.0, sight.notice_s),
@@ -207,12 +217,26 @@ def _see_node(state: ClusterState, event: NodeSeen) -> ClusterState:
             notice_at_s=_earliest(known.notice_at_s, node.notice_at_s) if node.notice_at_s is not None else None,
             unready_since_s=_earliest(known.unready_since_s, node.unready_since_s) if not sight.ready else None,
         )
-    return replace(state, nodes={**state.nodes, sight.node: node}).to_send(node != known)
+    if node == known:
+        return state
+    before = state.nodes.get(sight.node)
+    state = state.own("nodes")
+    state.nodes[sight.node] = node
+    is_moved = before is None or before.sight.zone != sight.zone
+    return state.to_send(*(_places_on(state, sight.node) if is_moved else ()), nodes=(sight.node,))
 
 
 def _lose_node(state: ClusterState, name: str) -> ClusterState:
-    nodes = {other: node for other, node in state.nodes.items() if other != name}
-    return replace(state, nodes=nodes).to_send(name in state.nodes)
+    if name not in state.nodes:
+        return state
+    state = state.own("nodes")
+    del state.nodes[name]
+    return state.to_send(*_places_on(state, name), nodes=(name,))
+
+
+def _places_on(state: ClusterState, node: str) -> list[str]:
+    """Sights of workers have the zone of their node."""
+    return [uid for uid, place in state.places.items() if place.observed.node == node]
 
 
 def _earliest(first_s: float | None, second_s: float | None) -> float | None:
@@ -224,10 +248,10 @@ def _leave(state: ClusterState, worker: WorkerId, why: str, at_s: float) -> Clus
     if worker in state.tombstones:
         return state
     if place is None or place.worker not in (None, worker):
-        return _with_tombstones(state, worker)
+        return _with_tombstone(state, worker)
     place = replace(place, worker=worker)
     state = _back_off(_bury(state, place, why, at_s), place, at_s)
-    return _put(state, replace(place, left_at_s=at_s)) if place.ours else _drop(state, place)
+    return state.put(replace(place, left_at_s=at_s)) if place.ours else state.drop(place.uid)
 
 
 def _lose_agent(state: ClusterState, uid: str, why: str, at_s: float) -> ClusterState:
@@ -239,7 +263,7 @@ def _end(state: ClusterState, uid: str, why: str, at_s: float) -> ClusterState:
     place = state.places.get(uid)
     if place is None:
         return state
-    state = _with_tombstones(_drop(state, place), uid)
+    state = _with_tombstone(state.drop(uid), uid)
     if place.left_at_s is not None:
         return state
     return _back_off(_bury(state, place, why, at_s), place, at_s)
@@ -252,9 +276,11 @@ def _keep(state: ClusterState, keep: KeepWorkers) -> ClusterState:
     ended = [job for job, value in wanted.items() if value.count == 0 and not _has_places(state, job)]
     for job in ended[: -state.rules.ended_jobs_at_most]:
         del wanted[job]
-    changed = state.wanted.get(keep.job) != wanted[keep.job]
+    is_new = state.wanted.get(keep.job) != wanted[keep.job]
     backoffs = {job: backoff for job, backoff in state.backoffs.items() if job in wanted}
-    return replace(state, wanted=wanted, backoffs=backoffs).to_send(changed)
+    steps = {job: step for job, step in state.steps.items() if job in wanted}
+    state = replace(state, wanted=wanted, backoffs=backoffs, steps=steps)
+    return state.to_send() if is_new else state
 
 
 def _remove(state: ClusterState, remove: RemoveWorkers) -> ClusterState:
@@ -270,12 +296,12 @@ def _remove(state: ClusterState, remove: RemoveWorkers) -> ClusterState:
     if wanted is None or not removed:
         return state
     count = min(wanted.count, max(live_before, wanted.count) - removed)
-    return replace(state, wanted={**state.wanted, job: Wanted(count, wanted.template)})
+    return replace(state, wanted={**state.wanted, job: Wanted(count, wanted.template)}).to_send()
 
 
 def _stop(state: ClusterState, why: str) -> ClusterState:
     state = replace(state, stopping=True)
-    for place in state.places.values():
+    for place in tuple(state.places.values()):
         if place.ours:
             state = _to_be_ended(state, place, why)
     return state
@@ -288,7 +314,7 @@ def _save_later(state: ClusterState, at_s: float) -> ClusterState:
 
 
 def _to_be_ended(state: ClusterState, place: Place, why: str) -> ClusterState:
-    return state if place.ending is not None else _put(state, replace(place, ending=Ending(why)))
+    return state if place.ending is not None else state.put(replace(place, ending=Ending(why)))
 
 
 def _back_off(state: ClusterState, place: Place, at_s: float) -> ClusterState:
@@ -307,25 +333,22 @@ def _back_off(state: ClusterState, place: Place, at_s: float) -> ClusterState:
 
 
 def _bury(state: ClusterState, place: Place, why: str, at_s: float) -> ClusterState:
-    gone = Gone(place.id, place.job, why[:WHY_AT_MOST], at_s, place.status)
-    listed = (*state.gone, gone)[-state.rules.gone_at_most :]
-    sending = replace(state.sending, unsent=True, loss_unsent=True)
-    return _with_tombstones(replace(state, gone=listed, sending=sending), place.id)
+    state = _with_tombstone(state, place.id).own("gone").to_send()
+    state.gone[place.id] = Gone(place.id, place.job, why[:WHY_AT_MOST], at_s, place.status)
+    buried = [place.id]
+    while len(state.gone) > state.rules.gone_at_most:
+        buried.append(oldest := next(iter(state.gone)))
+        del state.gone[oldest]
+    state.sending.buried.update(dict.fromkeys(buried))
+    return state
 
 
-def _with_tombstones(state: ClusterState, name: str) -> ClusterState:
-    tombstones = {**state.tombstones, name: None}
-    while len(tombstones) > state.rules.tombstones_at_most:
-        del tombstones[next(iter(tombstones))]
-    return replace(state, tombstones=tombstones)
-
-
-def _put(state: ClusterState, place: Place, unsent: bool = True) -> ClusterState:
-    return replace(state, places={**state.places, place.uid: place}).to_send(unsent)
-
-
-def _drop(state: ClusterState, place: Place) -> ClusterState:
-    return replace(state, places={uid: kept for uid, kept in state.places.items() if uid != place.uid}).to_send()
+def _with_tombstone(state: ClusterState, name: str) -> ClusterState:
+    state = state.own("tombstones")
+    state.tombstones[name] = None
+    while len(state.tombstones) > state.rules.tombstones_at_most:
+        del state.tombstones[next(iter(state.tombstones))]
+    return state
 
 
 def _has_places(state: ClusterState, job: JobName) -> bool:

@@ -4,11 +4,14 @@ A place is planned, then saved, then started: whoever finds a started place alwa
 so that a crash at any moment leaves no place that nobody knows.
 """
 
-from dataclasses import replace
+from collections.abc import Iterator
+
+from msgspec.structs import replace
 
 from agents.cluster.effects import ClusterEffect, EndPlace, SaveKnown, SendTopology, StartPlace, TellNotice
-from agents.cluster.state import Backoff, ClusterState, Ending, Place, Sending, Stage, known_of
-from agents.cluster.topology import notice_left_s, topology
+from agents.cluster.reports import report
+from agents.cluster.state import Backoff, ClusterState, Ending, Place, Stage, known_of
+from agents.cluster.topology import notice_left_s
 from messages.clusters import WorkerTemplate
 from messages.ids import JobName
 from runtime.decision import Decision
@@ -27,22 +30,27 @@ def reconcile(state: ClusterState, now_s: float) -> Decision[ClusterState, Clust
         state, asked = step(state, now_s)
         effects.extend(asked)
     due_at_s = min(_deadlines(state, now_s), default=None)
-    state = replace(state, due_at_s=now_s if due_at_s is None else due_at_s)
+    state = replace(state, due_at_s=now_s if due_at_s is None else due_at_s, stirred=False)
     return Decision(state, tuple(effects), why_of(state, now_s), due_at_s)
+
+
+def only_report(state: ClusterState, now_s: float) -> Decision[ClusterState, ClusterEffect]:
+    """Nothing was learned that calls for more."""
+    state, effects = _send(state, now_s) if state.synced and state.sending.unsent else (state, ())
+    wake_at_s = min(state.due_at_s, _sends_at_s(state)) if state.link.connected else state.due_at_s
+    return Decision(state, effects, wake_at_s=wake_at_s)
 
 
 def _judge_silence(state: ClusterState, now_s: float) -> ClusterState:
     if not state.link.connected:
         return state
-    places = dict(state.places)
-    for place in state.places.values():
+    for place in tuple(state.places.values()):
         forgotten_at_s = place.silent_since_s(state.link.since_s) + state.rules.forget_after_s
-        if place.ours or now_s < forgotten_at_s:
-            places[place.uid] = replace(place, silent=True) if _falls_silent(state, place, now_s) else place
-        else:
-            del places[place.uid]
-    changed = places != state.places
-    return replace(state, places=places).to_send() if changed else state
+        if not place.ours and now_s >= forgotten_at_s:
+            state = state.drop(place.uid)
+        elif _falls_silent(state, place, now_s):
+            state = state.put(replace(place, silent=True))
+    return state
 
 
 def _falls_silent(state: ClusterState, place: Place, now_s: float) -> bool:
@@ -52,27 +60,22 @@ def _falls_silent(state: ClusterState, place: Place, now_s: float) -> bool:
 
 def _notice_places(state: ClusterState) -> ClusterState:
     """The notice of a node is one of all that is on it."""
-    noticed = {}
-    for uid, place in state.places.items():
-        node = state.nodes.get(place.observed.node)
-        if node is not None and node.notice_at_s is not None and place.notice is None and place.ending is None:
-            noticed[uid] = place.with_notice(node.notice_at_s, "node")
-    return replace(state, places={**state.places, **noticed}).to_send() if noticed else state
+    noticed_at_s = {name: node.notice_at_s for name, node in state.nodes.items() if node.notice_at_s is not None}
+    for place in tuple(state.places.values()) if noticed_at_s else ():
+        at_s = noticed_at_s.get(place.observed.node)
+        if at_s is not None and place.notice is None and place.ending is None:
+            state = state.put(place.with_notice(at_s, "node"))
+    return state
 
 
 def _end_what_should_not_be(state: ClusterState, now_s: float) -> ClusterState:
-    reasons = {
-        uid: place.ending.why if place.ending is not None else _why_to_end(state, place, now_s)
-        for uid, place in state.places.items()
-    }
-    doomed = {uid: why for uid, why in reasons.items() if why is not None}
-    state = _without(state, [uid for uid in doomed if state.places[uid].stage is Stage.PLANNED])
-    ending = {
-        uid: replace(place, ending=Ending(doomed[uid]))
-        for uid, place in state.places.items()
-        if uid in doomed and place.ending is None
-    }
-    return replace(state, places={**state.places, **ending}).to_send() if ending else state
+    for place in tuple(state.places.values()):
+        why = place.ending.why if place.ending is not None else _why_to_end(state, place, now_s)
+        if why is not None and place.stage is Stage.PLANNED:
+            state = state.drop(place.uid)
+        elif why is not None and place.ending is None:
+            state = state.put(replace(place, ending=Ending(why)))
+    return state
 
 
 def _why_to_end(state: ClusterState, place: Place, now_s: float) -> str | None:
@@ -109,12 +112,13 @@ def _must_speak_by_s(state: ClusterState, place: Place) -> float | None:
 def _plan_what_is_missing(state: ClusterState, now_s: float) -> ClusterState:
     if state.stopping:
         return state
+    live = _live_by_job(state)
     for job, wanted in state.wanted.items():
-        live = state.live(job)
-        missing = wanted.count - len(live)
+        there = live.get(job, [])
+        missing = wanted.count - len(there)
         if missing < 0:
-            planned = [place.uid for place in live if place.stage is Stage.PLANNED]
-            state = _without(state, planned[missing:])
+            for place in [place for place in there if place.stage is Stage.PLANNED][missing:]:
+                state = state.drop(place.uid)
         if missing <= 0 or now_s < _starts_at_s(state, job):
             continue
         for _ in range(missing):
@@ -122,11 +126,20 @@ def _plan_what_is_missing(state: ClusterState, now_s: float) -> ClusterState:
     return state
 
 
+def _live_by_job(state: ClusterState) -> dict[JobName, list[Place]]:
+    """Places that count towards what is wanted."""
+    live: dict[JobName, list[Place]] = {}
+    for place in state.places.values():
+        if not place.departing:
+            live.setdefault(place.job, []).append(place)
+    return live
+
+
 def _plan_one(state: ClusterState, job: JobName, template: WorkerTemplate, now_s: float) -> ClusterState:
     made = state.places_made + 1
     while _is_taken(state, place := _planned(state, made, job, template, now_s)):
         made += 1
-    return replace(state, places={**state.places, place.uid: place}, places_made=made).to_send()
+    return replace(state.put(place), places_made=made)
 
 
 def _planned(state: ClusterState, number: int, job: JobName, template: WorkerTemplate, now_s: float) -> Place:
@@ -138,13 +151,6 @@ def _is_taken(state: ClusterState, place: Place) -> bool:
     return place.uid in state.places or place.uid in state.tombstones or place.id in state.tombstones
 
 
-def _without(state: ClusterState, uids: list[str]) -> ClusterState:
-    """Of planned places, for which nothing was started."""
-    if not uids:
-        return state
-    return replace(state, places={uid: place for uid, place in state.places.items() if uid not in uids}).to_send()
-
-
 def _starts_at_s(state: ClusterState, job: JobName) -> float:
     return state.backoffs.get(job, Backoff()).next_at_s
 
@@ -152,30 +158,28 @@ def _starts_at_s(state: ClusterState, job: JobName) -> float:
 def _tell_notices(state: ClusterState, now_s: float) -> Step:
     """Once each; the topology repeats it."""
     effects: list[ClusterEffect] = []
-    places = dict(state.places)
-    for place in state.places.values():
+    if not state.link.connected:
+        return state, ()
+    for place in tuple(state.places.values()):
         notice = place.notice
         if notice is None or notice.told or place.worker is None or place.left_at_s is not None:
             continue
-        if not state.link.connected:
-            continue
-        places[place.uid] = replace(place, notice=replace(notice, told=True))
+        state = state.put(replace(place, notice=replace(notice, told=True)), unsent=False)
         knows_itself = place.status is not None and place.status.notice_s is not None
         if place.ending is None and not knows_itself:
             remaining_s = notice_left_s(state.rules, notice.at_s, now_s)
             effects.append(TellNotice(place.worker, place.job, remaining_s, notice.source))
-    return (replace(state, places=places), tuple(effects)) if places != state.places else (state, ())
+    return state, tuple(effects)
 
 
 def _end(state: ClusterState, now_s: float) -> Step:
     effects: list[ClusterEffect] = []
-    places = dict(state.places)
-    for place in state.places.values():
+    for place in tuple(state.places.values()):
         if place.ending is not None and now_s >= _ends_at_s(state, place, place.ending):
             worker = None if place.ours else place.worker
             effects.append(EndPlace(place.uid, state.rules.end_grace_s, place.ending.why, worker))
-            places[place.uid] = replace(place, ending=Ending(place.ending.why, asked_at_s=now_s))
-    return (replace(state, places=places), tuple(effects)) if effects else (state, ())
+            state = state.put(replace(place, ending=Ending(place.ending.why, asked_at_s=now_s)), unsent=False)
+    return state, tuple(effects)
 
 
 def _ends_at_s(state: ClusterState, place: Place, ending: Ending) -> float:
@@ -196,74 +200,85 @@ def _save(state: ClusterState, now_s: float) -> Step:
 
 
 def _start(state: ClusterState, now_s: float) -> Step:
+    planned = [place for place in state.places.values() if place.stage is Stage.PLANNED]
     known = state.saving.saved
-    saved = {place.uid for place in known.places} if known is not None else set()
-    planned = [place for place in state.places.values() if place.stage is Stage.PLANNED and place.uid in saved]
-    asked = {place.uid: replace(place, stage=Stage.ASKED, since_s=now_s) for place in planned}
+    if not planned or known is None:
+        return state, ()
+    saved = {place.uid for place in known.places}
     departing = frozenset(place.uid for place in state.places.values() if place.departing)
-    effects = tuple(StartPlace(place.uid, place.job, place.template, departing) for place in planned)
-    return (replace(state, places={**state.places, **asked}), effects) if asked else (state, ())
+    effects = []
+    for place in planned:
+        if place.uid in saved:
+            state = state.put(replace(place, stage=Stage.ASKED, since_s=now_s), unsent=False)
+            effects.append(StartPlace(place.uid, place.job, place.template, departing))
+    return state, tuple(effects)
 
 
 def _send(state: ClusterState, now_s: float) -> Step:
     if not state.link.connected or now_s < _sends_at_s(state):
         return state, ()
-    gone = tuple(gone for gone in state.gone if now_s - gone.at_s < state.rules.gone_for_s)
-    saved_too = state.gone[-state.rules.gone_saved_at_most :]
-    kept = gone if len(gone) > len(saved_too) else saved_too
-    sending = Sending(state.sending.seq + 1, at_s=now_s, unsent=False)
-    state = replace(state, gone=kept, sending=sending)
-    return state, (SendTopology(topology(state, now_s)),)
+    state, heartbeat = report(state, now_s)
+    return state, (SendTopology(heartbeat),)
 
 
 def _sends_at_s(state: ClusterState) -> float:
     rules, sending = state.rules, state.sending
     if sending.at_s is None:
         return state.link.since_s
-    if sending.loss_unsent:
-        return sending.at_s + rules.loss_gap_s
-    return sending.at_s + (rules.topology_gap_s if sending.unsent else rules.topology_every_s)
+    if sending.whole and sending.whole_at_s is not None:
+        return max(sending.at_s + rules.report_gap_s, sending.whole_at_s + rules.whole_gap_s)
+    return sending.at_s + (rules.report_gap_s if sending.unsent else rules.report_every_s)
 
 
-def _deadlines(state: ClusterState, now_s: float) -> list[float]:
+def _deadlines(state: ClusterState, now_s: float) -> Iterator[float]:
     """When time alone could change the decision."""
-    rules, saving = state.rules, state.saving
-    deadlines = [saving.not_before_s] if saving.under_way is None and now_s < saving.not_before_s else []
+    saving = state.saving
+    if saving.under_way is None and now_s < saving.not_before_s:
+        yield saving.not_before_s
     if not state.synced:
-        return deadlines
-    deadlines += [_starts_at_s(state, job) for job in _short_of(state)]
+        return
+    for job in _short_of(state):
+        yield _starts_at_s(state, job)
     if state.link.connected:
-        deadlines.append(_sends_at_s(state))
+        yield _sends_at_s(state)
     for place in state.places.values():
-        silent_since_s = place.silent_since_s(state.link.since_s)
-        if place.ending is not None:
-            deadlines.append(_ends_at_s(state, place, place.ending))
-        elif place.left_at_s is not None:
-            deadlines.append(place.left_at_s + rules.leave_grace_s)
-        elif (by_s := _must_speak_by_s(state, place)) is not None:
-            deadlines.append(by_s)
-        if place.ending is None and (lost_s := _is_lost_at_s(state, place)) is not None:
-            deadlines.append(lost_s)
-        if state.link.connected and not place.silent and place.status is not None and place.left_at_s is None:
-            deadlines.append(silent_since_s + rules.silent_after_s)
-    return deadlines
+        yield from _deadlines_of(state, place)
+
+
+def _deadlines_of(state: ClusterState, place: Place) -> Iterator[float]:
+    rules = state.rules
+    if place.ending is not None:
+        yield _ends_at_s(state, place, place.ending)
+    elif place.left_at_s is not None:
+        yield place.left_at_s + rules.leave_grace_s
+    elif (by_s := _must_speak_by_s(state, place)) is not None:
+        yield by_s
+    if place.ending is None and (lost_s := _is_lost_at_s(state, place)) is not None:
+        yield lost_s
+    if state.link.connected and not place.silent and place.status is not None and place.left_at_s is None:
+        yield place.silent_since_s(state.link.since_s) + rules.silent_after_s
 
 
 def _short_of(state: ClusterState) -> list[JobName]:
     if state.stopping:
         return []
-    return [job for job, wanted in state.wanted.items() if wanted.count > len(state.live(job))]
+    live = _live_by_job(state)
+    return [job for job, wanted in state.wanted.items() if wanted.count > len(live.get(job, []))]
 
 
 def why_of(state: ClusterState, now_s: float) -> str:
     if state.stopping:
         return f"stopping, places still to end: {len(state.places)}"
-    jobs = [_why_of_job(state, job, wanted.count, now_s) for job, wanted in state.wanted.items() if wanted.count]
+    live = _live_by_job(state)
+    jobs = [
+        _why_of_job(state, job, wanted.count, live.get(job, []), now_s)
+        for job, wanted in state.wanted.items()
+        if wanted.count
+    ]
     return "; ".join(jobs) or "no job needs workers here"
 
 
-def _why_of_job(state: ClusterState, job: JobName, count: int, now_s: float) -> str:
-    live = state.live(job)
+def _why_of_job(state: ClusterState, job: JobName, count: int, live: list[Place], now_s: float) -> str:
     speaking = sum(place.status is not None and not place.silent for place in live)
     held_up = len(live) < count and now_s < _starts_at_s(state, job)
     later = f", {state.backoffs[job].delay_s:g} s between starts because they die young" if held_up else ""

@@ -21,7 +21,7 @@ class ClusterSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Where the cluster is; ranks of one region become neighbours."""
     run_dir: str = field(default_factory=_default_run_dir)
     """Where workers keep their files, and where their output goes."""
-    max_workers: Annotated[int, Meta(ge=1, le=1000)] = 256
+    max_workers: Annotated[int, Meta(ge=1, le=20_000)] = 256
     """Of all jobs together; a command that asks for more is refused."""
     keep_workers: bool = False
     """On an ordinary stop, leave the workers running for the next controller to adopt."""

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Protocol, assert_never
 
 from agents.cluster.effects import ClusterEffect, EndPlace, SaveKnown, SendTopology, StartPlace, TellNotice
@@ -15,12 +15,15 @@ from agents.cluster.events import (
     LeaderSeen,
     RemoveAsked,
     SaveFailed,
+    WholeAsked,
     WorkerHeard,
     WorkerSaidLeft,
 )
+from agents.cluster.learn import WHY_AT_MOST
+from agents.cluster.reports import split
 from agents.cluster.state import ClusterState, Known, uid_of
 from messages import subjects
-from messages.clusters import Answer, KeepWorkers, RemoveWorkers, WorkerTemplate
+from messages.clusters import Answer, KeepWorkers, RemoveWorkers, ReportWhole, WorkerTemplate
 from messages.codec import Received
 from messages.decoding import Undecodable, Unreadable, decode, encode_readable
 from messages.ids import ClusterName, Epoch, JobName, is_name
@@ -134,6 +137,7 @@ class ClusterShell:
         self._strangers = Once(limit=10_000)
         self._log = logger(cluster=cluster)
         self._log_why = WhyLog(self._log, "decided")
+        self._log_whole = WhyLog(self._log, "whole_state_asked")
 
     async def listen(self) -> None:
         await self._bus.subscribe(subjects.worker_heartbeat(self._cluster), self._on_heartbeat)
@@ -157,21 +161,23 @@ class ClusterShell:
                 noticed = WorkerNoticed(worker, job, remaining_s, source)
                 self._bus.publish(subjects.worker_fact(self._cluster, worker, "notice"), noticed)
             case SendTopology(heartbeat):
-                self._bus.publish(subjects.cluster_heartbeat(self._cluster), heartbeat)
+                for part in split(heartbeat):
+                    self._bus.publish(subjects.cluster_heartbeat(self._cluster), part)
             case SaveKnown(known):
                 return self._save(known)
             case _:
                 assert_never(effect)
         return None
 
-    def on_decision(self, event: ClusterEvent, decision: Decision[ClusterState, ClusterEffect]) -> None:
+    def on_decision(self, _events: Sequence[ClusterEvent], decision: Decision[ClusterState, ClusterEffect]) -> None:
         self._log_why(decision.why)
         state = decision.state
         if state.doubts and self._log_once("doubts"):
             self._log.warning("heartbeat_ignored", why="its numbers cannot be true; further ones are not logged")
-        asked = self._answers.get(event.ask) if isinstance(event, KeepAsked | RemoveAsked) else None
-        if asked is not None and state.answer is not None and not asked.done():
-            asked.set_result(state.answer)
+        for ask, answer in state.answers.items():
+            asked = self._answers.get(ask)
+            if asked is not None and not asked.done():
+                asked.set_result(answer)
         if state.stopping and state.saving.under_way is None and not any(place.ours for place in state.places.values()):
             self.at_rest.set()
 
@@ -228,6 +234,10 @@ class ClusterShell:
         message, epoch = received.message, received.envelope.epoch
         ask, now_s = next(self._asks), self._clock.monotonic_s()
         event: KeepAsked | RemoveAsked
+        if isinstance(message, ReportWhole):
+            self._log_whole(message.why[:WHY_AT_MOST])
+            self._inbox.post(WholeAsked(now_s))
+            return Answer(ok=True)
         if isinstance(message, KeepWorkers):
             event = KeepAsked(now_s, message, epoch, ask)
         elif isinstance(message, RemoveWorkers):

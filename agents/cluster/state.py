@@ -4,14 +4,18 @@ It deals in *places*: a place is one started worker, under a uid that is never u
 process, a pod) only the shell knows; the core sees a number it may save and hand back.
 """
 
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import islice
+from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from messages.clusters import Answer, NodeSight, StartFailure, WorkerTemplate
 from messages.ids import NO_EPOCH, ClusterName, Epoch, JobName, WorkerId
 from messages.workers import WorkerPhase, WorkerStatus
+
+Table = Literal["places", "nodes", "gone", "steps", "tombstones"]
 
 UNHEARD = "0000"
 """Stands for the incarnation of a worker that has not spoken yet."""
@@ -63,14 +67,12 @@ class Stage(StrEnum):
     """Known by its heartbeats only: somebody else started it, nobody here sees it end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(Struct, frozen=True):
     why: str
     asked_at_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(Struct, frozen=True):
     """What is seen of a place from outside of it."""
 
     node: str = ""
@@ -83,8 +85,7 @@ class Observed:
     failing_since_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """The announced end of a place, as seen from outside of it."""
 
     at_s: float
@@ -93,8 +94,7 @@ class Notice:
     """The master was told."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     uid: str
     job: JobName
     stage: Stage
@@ -140,16 +140,14 @@ class Place:
         return replace(self, notice=notice)
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     sight: NodeSight
     """As it was last seen; its notice counts from then."""
     notice_at_s: float | None = None
     unready_since_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(Struct, frozen=True):
     worker: WorkerId
     job: JobName
     why: str
@@ -157,27 +155,27 @@ class Gone:
     status: WorkerStatus | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(Struct, frozen=True):
     """Of a job whose places die before they are of use."""
 
     delay_s: float = 0.0
     next_at_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """Every bound and every delay of the core."""
 
     max_workers: int = 256
     """Kept for all jobs together."""
-    max_places: int = 2000
+    max_places: int = 20_000
     """Listed at all, those started by hand included."""
-    topology_every_s: float = 1.0
-    topology_gap_s: float = 0.02
+    report_every_s: float = 1.0
+    report_gap_s: float = 0.005
     """Changes closer than this travel together."""
-    loss_gap_s: float = 0.005
-    """The same of losses, which everybody who trains waits to hear of."""
+    refresh_every_s: float = 60.0
+    """Each time a tenth of the workers is reported again, so that what does not matter is not too old."""
+    whole_gap_s: float = 0.25
+    """Between two reports of the whole state, however often they are asked for."""
     silent_after_s: float = 2.0
     paused_after_s: float = 1.0
     """A controller that wakes so much later than it asked to has stood still itself, and has heard nobody meanwhile."""
@@ -191,9 +189,9 @@ class Rules:
     leave_grace_s: float = 10.0
     """From the word that it left to the end of its place."""
     gone_for_s: float = 60.0
-    gone_at_most: int = 500
+    gone_at_most: int = 20_000
     gone_saved_at_most: int = 100
-    tombstones_at_most: int = 4000
+    tombstones_at_most: int = 40_000
     backoff_s: float = 0.5
     backoff_max_s: float = 30.0
     lost_after_s: float = 10.0
@@ -205,39 +203,57 @@ class Rules:
     save_retry_s: float = 0.5
     save_retry_max_s: float = 5.0
     ended_jobs_at_most: int = 200
-    topology_bytes_at_most: int = 800_000
 
 
-@dataclass(frozen=True, slots=True)
-class BusLink:
+class BusLink(Struct, frozen=True):
     since_s: float
     """When the bus was last connected: what was said before was not heard."""
     connected: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Leadership:
+class Leadership(Struct, frozen=True):
     epoch: Epoch = NO_EPOCH
     """The highest epoch that has spoken: lower ones are over."""
     claim: Epoch | None = None
     """The newest claim to lead, as the leader's key says: no master has a higher epoch, whatever it says."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sending:
-    """What was sent of the topology."""
+class Sending(Struct, frozen=True):
+    """What was sent to the master, and what is to be."""
 
     seq: int = 0
-    """Of the last topology."""
+    """Of the last report."""
     at_s: float | None = None
     unsent: bool = True
     """Something that matters changed since then."""
-    loss_unsent: bool = False
-    """A worker is gone since then."""
+    whole: bool = True
+    """The next report is of the whole state."""
+    whole_at_s: float | None = None
+    """When the last such report was sent."""
+    refreshed_at_s: float = 0.0
+    """When workers were last reported that had not changed."""
+    touched: dict[str, None] = field(default_factory=dict)
+    """Places whose sights may have changed since the last report."""
+    touched_nodes: dict[str, None] = field(default_factory=dict)
+    buried: dict[WorkerId, None] = field(default_factory=dict)
+    """Workers that are gone, or no longer told as such, since the last report."""
 
 
-@dataclass(frozen=True, slots=True)
-class Saving:
+class Reported(Struct, frozen=True):
+    """What the last report left the master with."""
+
+    workers: dict[WorkerId, int] = field(default_factory=dict)
+    """The report that last named each worker that is listed."""
+    nodes: dict[str, int] = field(default_factory=dict)
+    keeps: dict[JobName, int] = field(default_factory=dict)
+    """Without jobs for which none are kept."""
+    steps: dict[JobName, int] = field(default_factory=dict)
+    listed: dict[str, WorkerId] = field(default_factory=dict)
+    """The worker under which each place is listed, by its uid."""
+    digest: int = 0
+
+
+class Saving(Struct, frozen=True):
     """What was saved of the state."""
 
     saved: Known | None = None
@@ -247,8 +263,7 @@ class Saving:
     """After a save that failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterState:
+class ClusterState(Struct, frozen=True):
     cluster: ClusterName
     incarnation: str
     region: str
@@ -262,25 +277,61 @@ class ClusterState:
     wanted: dict[JobName, Wanted] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
-    gone: tuple[Gone, ...] = ()
+    gone: dict[WorkerId, Gone] = field(default_factory=dict)
     """Oldest first."""
+    steps: dict[JobName, int] = field(default_factory=dict)
+    """The step that a worker of each job has completed, as it was last heard."""
     tombstones: dict[str, None] = field(default_factory=dict)
     """Worker ids that are gone and uids that have ended, oldest first: their late messages teach nothing."""
     backoffs: dict[JobName, Backoff] = field(default_factory=dict)
     saving: Saving = Saving()
-    sending: Sending = Sending()
+    sending: Sending = field(default_factory=Sending)
+    reported: Reported = field(default_factory=Reported)
+    owned: tuple[str, ...] = ()
+    """Tables that were copied for the decision that is being made, which may change them in place."""
+    stirred: bool = False
+    """Something was learned that may call for more than a report."""
     due_at_s: float = 0.0
     """When time alone could change the decision."""
     doubts: int = 0
     """Heartbeats that were ignored because they cannot be true."""
-    answer: Answer | None = None
-    """To the command that the last event was, if it was one."""
+    answers: dict[int, Answer] = field(default_factory=dict)
+    """To the commands of the last decision, by the number under which they were asked."""
 
-    def to_send(self, changed: bool = True) -> "ClusterState":
-        """Marks the topology as changed."""
-        if not changed or self.sending.unsent:
+    def own(self, table: Table) -> "ClusterState":
+        """With a copy of the table that this decision may change: with ten thousand entries one copy is enough."""
+        if table in self.owned:
             return self
-        return replace(self, sending=replace(self.sending, unsent=True))
+        return replace(self, **{table: dict(getattr(self, table))}, owned=(*self.owned, table))
+
+    def put(self, place: Place, *, unsent: bool = True) -> "ClusterState":
+        """`unsent`: its sight may have changed."""
+        state = self.own("places")
+        state.places[place.uid] = place
+        return state.to_send(place.uid) if unsent else state
+
+    def drop(self, uid: str) -> "ClusterState":
+        state = self.own("places")
+        state.places.pop(uid, None)
+        return state.to_send(uid)
+
+    def to_send(self, *uids: str, nodes: tuple[str, ...] = ()) -> "ClusterState":
+        """Marks the sights of these places and nodes as changed."""
+        state = self
+        if "sending" not in state.owned:
+            sending = replace(
+                state.sending,
+                touched=dict(state.sending.touched),
+                touched_nodes=dict(state.sending.touched_nodes),
+                buried=dict(state.sending.buried),
+                unsent=True,
+            )
+            state = replace(state, sending=sending, owned=(*state.owned, "sending"))
+        elif not state.sending.unsent:
+            state = replace(state, sending=replace(state.sending, unsent=True))
+        state.sending.touched.update(dict.fromkeys(uids))
+        state.sending.touched_nodes.update(dict.fromkeys(nodes))
+        return state
 
     def live(self, job: JobName) -> list[Place]:
         """Places that count towards what is wanted."""
@@ -322,7 +373,7 @@ def new_cluster(
         places_made=known.places_made,
         wanted=dict(known.wanted),
         places=places,
-        gone=tuple(Gone(gone.worker, gone.job, gone.why, at_s) for gone in known.gone),
+        gone={gone.worker: Gone(gone.worker, gone.job, gone.why, at_s) for gone in known.gone},
         tombstones={gone.worker: None for gone in known.gone},
         saving=Saving(known),
     )
@@ -339,10 +390,14 @@ def known_of(state: ClusterState) -> Known:
             for place in state.places.values()
             if place.ours
         ),
-        gone=tuple(
-            KnownGone(gone.worker, gone.job, gone.why) for gone in state.gone[-state.rules.gone_saved_at_most :]
-        ),
+        gone=tuple(KnownGone(gone.worker, gone.job, gone.why) for gone in newest_gone(state)),
     )
+
+
+def newest_gone(state: ClusterState) -> list[Gone]:
+    """Those that are saved, oldest first."""
+    newest = islice(reversed(state.gone.values()), state.rules.gone_saved_at_most)
+    return list(newest)[::-1]
 
 
 def uid_of(worker: WorkerId) -> str:

@@ -1,32 +1,17 @@
-"""What the controller tells of its workers: built whole each time, never as a difference."""
+"""How the controller sees its workers and nodes, and which of their changes matter."""
 
-import msgspec
 from msgspec import structs
 
 from agents.cluster.state import ClusterState, Gone, Node, Place, Rules
-from messages.clusters import ClusterHeartbeat, NodeSight, Presence, StartFailure, WorkerSight
+from messages.clusters import NodeSight, Presence, StartFailure, WorkerSight
 from messages.workers import WorkerStatus
-
-_encoder = msgspec.json.Encoder()
 
 
 def what_matters(status: WorkerStatus) -> WorkerStatus:
-    """All but what changes with every word: a notice matters when it comes, not while it runs down."""
+    """All but what changes with every word: a notice matters when it comes, not while it runs down, and of the steps
+    the first."""
     noticed = None if status.notice_s is None else 0.0
-    return structs.replace(status, seq=0, step=None, notice_s=noticed)
-
-
-def topology(state: ClusterState, now_s: float) -> ClusterHeartbeat:
-    heartbeat = ClusterHeartbeat(
-        cluster=state.cluster,
-        incarnation=state.incarnation,
-        seq=state.sending.seq,
-        region=state.region,
-        workers=(*_living(state, now_s), *map(_gone, _still_told(state, now_s))),
-        nodes=tuple(_node(node, now_s) for node in state.nodes.values()),
-        keeps={job: wanted.count for job, wanted in state.wanted.items()},
-    )
-    return _fitted(heartbeat, state.rules.topology_bytes_at_most)
+    return structs.replace(status, seq=0, step=None if status.step is None else 0, notice_s=noticed)
 
 
 def presence(place: Place) -> Presence:
@@ -35,11 +20,7 @@ def presence(place: Place) -> Presence:
     return Presence.SILENT if place.silent else Presence.ALIVE
 
 
-def _living(state: ClusterState, now_s: float) -> list[WorkerSight]:
-    return [_sight(state, place, now_s) for place in state.places.values() if _is_listed(place)]
-
-
-def _is_listed(place: Place) -> bool:
+def is_listed(place: Place) -> bool:
     """A restored place whose worker has not spoken to this incarnation is neither claimed to live nor to start."""
     restored_unheard = place.status is None and place.worker is not None
     return place.left_at_s is None and not restored_unheard
@@ -51,7 +32,7 @@ def notice_left_s(rules: Rules, notice_at_s: float, now_s: float) -> float:
     return round(min(left_s, max(for_node_s, left_s - for_node_s)), 3)
 
 
-def _sight(state: ClusterState, place: Place, now_s: float) -> WorkerSight:
+def sight(state: ClusterState, place: Place, now_s: float) -> WorkerSight:
     silent_s = now_s - place.silent_since_s(state.link.since_s) if place.status is not None else 0.0
     why = f"being ended: {place.ending.why}" if place.ending is not None else place.observed.waits_for
     status = _with_zone(state, place, _with_notice(state, place, now_s))
@@ -82,39 +63,16 @@ def _with_zone(state: ClusterState, place: Place, status: WorkerStatus | None) -
     return structs.replace(status, zone=node.sight.zone)
 
 
-def _node(node: Node, now_s: float) -> NodeSight:
+def node_sight(node: Node, now_s: float) -> NodeSight:
     if node.notice_at_s is None:
         return node.sight
     return structs.replace(node.sight, notice_s=round(max(0.0, node.notice_at_s - now_s), 3))
 
 
-def _still_told(state: ClusterState, now_s: float) -> list[Gone]:
-    return [gone for gone in state.gone if now_s - gone.at_s < state.rules.gone_for_s]
+def is_told(state: ClusterState, gone: Gone, now_s: float) -> bool:
+    """Keeps some that are no longer reported, because the record names them."""
+    return now_s - gone.at_s < state.rules.gone_for_s
 
 
-def _gone(gone: Gone) -> WorkerSight:
+def gone_sight(gone: Gone) -> WorkerSight:
     return WorkerSight(gone.worker, gone.job, Presence.GONE, why=gone.why, status=gone.status)
-
-
-def _fitted(heartbeat: ClusterHeartbeat, bytes_at_most: int) -> ClusterHeartbeat:
-    """What a message cannot hold is left out, the least needed first: it was also told as a fact."""
-    for leave_out in (_tails, _gone_statuses, _all_statuses):
-        if len(_encoder.encode(heartbeat)) <= bytes_at_most:
-            break
-        heartbeat = structs.replace(heartbeat, workers=tuple(leave_out(sight) for sight in heartbeat.workers))
-    return heartbeat
-
-
-def _tails(sight: WorkerSight) -> WorkerSight:
-    if sight.status is None or not sight.status.exits:
-        return sight
-    exits = tuple(structs.replace(exit_, tail=(), error=None) for exit_ in sight.status.exits)
-    return structs.replace(sight, status=structs.replace(sight.status, exits=exits))
-
-
-def _gone_statuses(sight: WorkerSight) -> WorkerSight:
-    return structs.replace(sight, status=None) if sight.presence is Presence.GONE else sight
-
-
-def _all_statuses(sight: WorkerSight) -> WorkerSight:
-    return structs.replace(sight, status=None)

@@ -1,9 +1,8 @@
 """The node that the watcher runs on: what machine it is, and the notice that is written on it."""
 
 import asyncio
-from dataclasses import dataclass
 
-from agents.notice.sources import Notice
+from agents.clouds.interface import Machine, NodeTraits, Notice
 from messages.decoding import Undecodable, decode
 from messages.labels import NOTICE_ANNOTATION, NOTICE_BOOT_ANNOTATION, NOTICE_WHY_ANNOTATION, NOTICED_LABEL
 from runtime.clock import Clock
@@ -13,8 +12,6 @@ from runtime.kubernetes.paths import NODES_PATH
 from runtime.logs import WhyLog, logger
 from runtime.retry import Backoff
 
-ACCELERATOR_LABEL = "cloud.google.com/gke-accelerator"
-SPOT_LABELS = ("cloud.google.com/gke-spot", "cloud.google.com/gke-preemptible")
 READ_PAUSE_S = 0.1
 READ_PAUSE_MOST_S = 5.0
 WRITE_PAUSE_S = 0.05
@@ -24,31 +21,23 @@ Annotations = dict[str, str | None]
 NONE: Annotations = {NOTICE_ANNOTATION: None, NOTICE_WHY_ANNOTATION: None, NOTICE_BOOT_ANNOTATION: None}
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    boot_id: str = ""
-    """Another after each boot: a notice is for this one only."""
-    is_spot: bool = False
-    has_gpus: bool = False
-
-
-async def read_machine(api: KubernetesApi, node: str) -> Machine:
+async def read_machine(api: KubernetesApi, node: str, traits: NodeTraits) -> Machine:
     """Asks the API until it answers."""
     backoff, log_trouble = Backoff(READ_PAUSE_S, READ_PAUSE_MOST_S), WhyLog(logger(node=node), "node_not_read_yet")
     while True:
         try:
-            return machine_of(decode(await api.get(f"{NODES_PATH}/{node}"), Node))
+            return machine_of(decode(await api.get(f"{NODES_PATH}/{node}"), Node), traits)
         except (ApiUnavailable, ApiRefused, Undecodable) as error:
             log_trouble(str(error))
             await backoff.wait(0.0 if isinstance(error, Undecodable) else error.retry_after_s)
 
 
-def machine_of(node: Node) -> Machine:
+def machine_of(node: Node, traits: NodeTraits) -> Machine:
     labels = node.metadata.labels or {}
     return Machine(
         boot_id=node.status.node_info.boot_id,
-        is_spot=any(labels.get(label) == "true" for label in SPOT_LABELS),
-        has_gpus=ACCELERATOR_LABEL in labels,
+        is_spot=any(labels.get(label) == value for label, value in traits.spot_labels),
+        has_gpus=traits.accelerator_label in labels,
     )
 
 

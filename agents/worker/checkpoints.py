@@ -60,15 +60,14 @@ def watched_path(state: WorkerState) -> Path | None:
     return Path(world.launch.workdir or ".") / path if path is not None else None
 
 
-async def watch(
-    state_now: Callable[[], WorkerState | None], post: Callable[[CheckpointReported], None], clock: Clock
-) -> None:
+async def watch(state_now: Callable[[], WorkerState], post: Callable[[CheckpointReported], None], clock: Clock) -> None:
+    """Runs until cancelled."""
     watched: Watched | None = None
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
         state = state_now()
-        path = watched_path(state) if state is not None else None
-        if state is None or path is None:
+        path = watched_path(state)
+        if path is None:
             continue
         look = await asyncio.to_thread(look_at, path)
         if watched is None or watched.generation != state.generation:

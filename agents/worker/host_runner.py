@@ -18,11 +18,14 @@ from runtime.clock import Clock
 from runtime.logs import logger
 from tradewind.protocol.host import TrainerSpec
 
+HostChoice = HostCommand | HostContainer
+"""The host as a process of the agent's own, or in a container beside it."""
+
 
 class HostRunner:
     def __init__(
         self,
-        command: HostCommand | HostContainer,
+        command: HostChoice,
         folder: WorkerFolder,
         hear: Hear,
         post: Callable[[WorkerEvent], None],

@@ -188,8 +188,10 @@ def _halted(state: WorkerState, event: HaltHeard) -> WorkerState:
 
 
 def _ends_sooner(state: WorkerState, halt: Halt) -> bool:
-    """Said again, now with no world to follow, or with less time."""
-    if halt.generation != state.fence or state.pending is not None or not halt.ends:
+    """Said again, now with no world to follow, or with less time. A halt that comes after the assignment of its own
+    generation is late and is ignored."""
+    is_answered = state.world is not None and state.world.generation >= halt.generation
+    if halt.generation != state.fence or state.pending is not None or is_answered or not halt.ends:
         return False
     return state.ending.by_s is None or halt.stop_grace_s < state.ending.grace_s
 
@@ -221,7 +223,8 @@ def _released(state: WorkerState, event: ReleaseHeard) -> WorkerState:
     if release.job != state.identity.job:
         return state
     current = (event.epoch or 0) >= state.contact.epoch
-    if current and state.leaving is None and state.identity.worker in release.workers:
+    is_meant = release.everybody or state.identity.worker in release.workers
+    if current and state.leaving is None and is_meant:
         grace_s = state.ending.grace_s if release.is_last else _release_grace_s(state)
         state = replace(state, leaving=Leaving(f"released: {release.why}", 0, grace_s))
     return _hear(state, event.epoch, event.at_s)

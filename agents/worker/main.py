@@ -1,25 +1,21 @@
 """`tradewind worker`: a worker-agent, from its settings to its exit code."""
 
-import asyncio
 import contextlib
 import os
 import secrets
-import signal
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from agents.worker.agent import Hands, work
 from agents.worker.containment import Cage
-from agents.worker.decide import decide
-from agents.worker.effects import WorkerEffect
-from agents.worker.events import BusBack, BusLost, NoticeCame, StopAsked, Ticked, WorkerEvent
+from agents.worker.events import BusBack, BusLost, WorkerEvent
 from agents.worker.external_host import HostContainer, socket_path
 from agents.worker.host import HostCommand, find_host_file
 from agents.worker.leftovers import WORKER_VARIABLE, claim
 from agents.worker.settings import WorkerSettings
-from agents.worker.shell import Hands, WorkerShell
-from agents.worker.state import WorkerIdentity, WorkerRules, WorkerState, new_worker
+from agents.worker.state import WorkerIdentity
 from agents.worker.stored import read_launch, read_submitted_at
 from agents.worker.terminal import Echo
 from agents.worker.trainer_socket import socket_for
@@ -29,16 +25,12 @@ from runtime.bus import Bucket, BusSettings
 from runtime.clock import SystemClock
 from runtime.first_connection import connect_when_up
 from runtime.inbox import Inbox, posting_bus_changes
-from runtime.logs import logger
 from runtime.process import Stop
-from runtime.role import RoleLoop
 from tradewind.protocol.variables import TRAINER_SOCKET
 
 DRAIN_AFTER_NOTICE_S = 30.0
 """For the grace of trainers, and what is said last."""
-FLUSH_S = 5.0
 BUS_DRAIN_S = 3.0
-FORCED_GRACE_S = 2.0
 
 
 def drain_s(settings: WorkerSettings) -> float:
@@ -72,64 +64,11 @@ async def main(settings: WorkerSettings, stop: Stop, *, alone: bool = False) -> 
                 command = await _host_command(settings, identity, own_env, host_file, bucket)
                 with _echo(settings) as echo:
                     hands = Hands(identity, bus, bucket, folder, command, inbox, socket, echo)
-                    return await _work(settings, hands, stop)
+                    return await work(settings, hands, stop)
         finally:
             await bus.drain(BUS_DRAIN_S)
     finally:
         folder.remove()
-
-
-async def _work(settings: WorkerSettings, hands: Hands, stop: Stop) -> int:
-    log = logger(worker=hands.identity.worker)
-    async with asyncio.TaskGroup() as tasks, contextlib.AsyncExitStack() as held:
-        shell = WorkerShell(hands, tasks, SystemClock())
-        loop = _loop(settings, hands, shell)
-        hands.inbox.open(loop.post)
-        await held.enter_async_context(shell.trainers.serving(hands.socket, to_others=settings.external_host))
-        await shell.listen()
-        log.info("worker_started", job=hands.identity.job, pid=hands.identity.pid, folder=str(hands.folder.path))
-        own = [
-            tasks.create_task(loop.run(), name="worker/loop"),
-            tasks.create_task(hands.bus.run(), name="worker/bus"),
-            tasks.create_task(shell.outbox.run(), name="worker/logs"),
-            tasks.create_task(shell.report_progress(), name="worker/progress"),
-            tasks.create_task(shell.watch_checkpoints(), name="worker/checkpoints"),
-            tasks.create_task(shell.keep_reading(), name="worker/stored"),
-            tasks.create_task(_obey_signals(settings, hands.inbox, stop), name="worker/signals"),
-        ]
-        if hands.folder.cage is not None:
-            own.append(tasks.create_task(hands.folder.cage.reap(hands.folder.pids), name="worker/reaper"))
-        leave = await shell.left
-        await shell.host.end()
-        shell.flush_progress()
-        if not await shell.outbox.flush(FLUSH_S):
-            log.warning("log_lines_not_sent")
-        if dropped := shell.dropped():
-            log.warning("dropped_total", **dropped)
-        for task in own:
-            task.cancel()
-    return leave.code
-
-
-def _loop(
-    settings: WorkerSettings, hands: Hands, shell: WorkerShell
-) -> RoleLoop[WorkerState, WorkerEvent, WorkerEffect]:
-    clock = SystemClock()
-    rules = WorkerRules(orphan_s=settings.orphan_s, host_losses_max=settings.host_losses)
-    state = new_worker(hands.identity, clock.monotonic_s(), rules)
-    return RoleLoop("worker", state, decide, shell, Ticked, clock, [shell.on_decision])
-
-
-async def _obey_signals(settings: WorkerSettings, inbox: Inbox[WorkerEvent], stop: Stop) -> None:
-    """SIGTERM is a notice: the machine may be about to go. SIGINT, or a second signal, is a person."""
-    clock = SystemClock()
-    await stop.asked.wait()
-    if stop.signal is signal.SIGTERM and not stop.forced.is_set():
-        inbox.post(NoticeCame(clock.monotonic_s(), settings.notice_s, "signal"))
-    else:
-        inbox.post(StopAsked(clock.monotonic_s(), f"asked to stop: {stop.why}"))
-    await stop.forced.wait()
-    inbox.post(StopAsked(clock.monotonic_s(), f"asked to stop: {stop.why}", FORCED_GRACE_S))
 
 
 async def _host_command(

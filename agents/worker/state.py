@@ -277,9 +277,7 @@ def new_worker(identity: WorkerIdentity, at_s: float, rules: WorkerRules | None 
 
 
 def own_place(worker: WorkerId, world: Assignment | None) -> Member | None:
-    if world is None:
-        return None
-    return next((member for member in world.members if member.worker == worker), None)
+    return world.by_worker.get(worker) if world is not None else None
 
 
 def status_of(state: WorkerState, at_s: float) -> WorkerStatus:
@@ -307,4 +305,5 @@ def status_of(state: WorkerState, at_s: float) -> WorkerStatus:
         notice_s=None if state.notice is None else max(0.0, state.notice.deadline_s - at_s),
         trainers=() if is_ending else tuple(t.attached for t in state.trainers if t.attached is not None),
         checkpoint=state.progress.checkpoint,
+        assigned=max((world.generation for world in (state.world, state.pending) if world), default=NO_GENERATION),
     )

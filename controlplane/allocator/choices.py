@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import structs
 
+from controlplane.allocator.fleet_order import Supply, has_no_more, kept, most_of
 from controlplane.allocator.offers import Offer
-from controlplane.allocator.plan import Supply, has_no_more, kept, most_of
 from controlplane.catalog.kinds import MachineKind
 from controlplane.planning.market import Market, Present
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from controlplane.allocator.counting import at_most, held, spare
 from controlplane.allocator.effects import Place
-from controlplane.allocator.messages import shortage
+from controlplane.allocator.explanations import shortage
 from controlplane.allocator.prospects import known_offers
 from controlplane.allocator.state import Allocator, Pool
 from messages.clusters import ClusterHeartbeat, Presence

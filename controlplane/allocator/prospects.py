@@ -4,8 +4,8 @@ import math
 
 from controlplane.allocator.availability import availability_of
 from controlplane.allocator.counting import expected, held, is_settled, sidelined, spare
+from controlplane.allocator.fleet_order import Supply
 from controlplane.allocator.offers import Offer, pool_ref
-from controlplane.allocator.plan import Supply
 from controlplane.allocator.starts import is_blocked, room_of
 from controlplane.allocator.state import Allocator, Pool
 

@@ -22,9 +22,9 @@ from controlplane.allocator.counting import (
     spare,
     total,
 )
+from controlplane.allocator.explanations import explain_idleness, explain_lowering, explain_raising, summary
 from controlplane.allocator.facts import basis_of, current, note, plan_due_s
 from controlplane.allocator.idle import idle_cap, idle_nodes
-from controlplane.allocator.messages import explain_idleness, explain_lowering, explain_raising, summary
 from controlplane.allocator.offers import Offer, pool_plan, pool_ref
 from controlplane.allocator.prospects import Supplies, supplies_of
 from controlplane.allocator.state import Allocator, Kind, Operation, Pool

@@ -18,11 +18,11 @@ from controlplane.allocator.effects import (
     ResizePool,
     ShareStock,
 )
-from controlplane.allocator.messages import count_nodes, describe_offer, goal
+from controlplane.allocator.explanations import count_nodes, describe_offer, goal
 from controlplane.allocator.state import Allocator, Node, Plans, Pool, Shortage
 from controlplane.catalog.money import usd_text
 from controlplane.clouds.outcomes import with_hint
-from controlplane.planning.messages import no_room, places
+from controlplane.planning.explanations import no_room, places
 from controlplane.planning.plan import Change, Plan
 from messages.events import LOSER_FIELD
 from messages.jobs import Scalar

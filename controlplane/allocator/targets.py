@@ -8,14 +8,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from controlplane.allocator import plan as in_order
 from controlplane.allocator.choices import by_choice
 from controlplane.allocator.cooldown import taken_lately
 from controlplane.allocator.counting import ceiling, dismissed, going, is_dismissed, is_paused, is_resting, spare
 from controlplane.allocator.demand import Basis
 from controlplane.allocator.facts import aimed_at, current
+from controlplane.allocator.fleet_order import kept, targets_in_order
 from controlplane.allocator.offers import Offer, pool_ref
-from controlplane.allocator.plan import kept
 from controlplane.allocator.prospects import Supplies
 from controlplane.allocator.quota_room import Room, held_up
 from controlplane.allocator.state import Allocator, Node
@@ -49,7 +48,7 @@ def _undismissed(allocator: Allocator, supplies: Supplies, now_s: float) -> Targ
     demand, plans = allocator.demand, allocator.plans
     if demand is None:
         fits = Room(allocator).take
-        return Targets(in_order.plan(allocator.wanted, list(supplies), supplies, now_s, fits), {})
+        return Targets(targets_in_order(allocator.wanted, list(supplies), supplies, now_s, fits), {})
     if is_paused(allocator):
         return _exactly(allocator, supplies, {}, now_s, "nothing is wanted")
     if plans.facts is None:
@@ -97,7 +96,7 @@ def _targets(supplies: Supplies, nodes: Nodes, now_s: float) -> dict[Offer, int]
     """Of each choice what is held stays where it is; more, or less, goes by the fleet's order."""
     targets: dict[Offer, int] = {}
     for choice, offers in by_choice(supplies).items():
-        targets |= in_order.plan(nodes.get(choice, 0), offers, supplies, now_s)
+        targets |= targets_in_order(nodes.get(choice, 0), offers, supplies, now_s)
     return targets
 
 

@@ -16,11 +16,11 @@ import msgspec
 from aiohttp import web
 
 from controlplane.api.access import guard
-from controlplane.api.feeds import Feeds, is_set
+from controlplane.api.feeds import Feeds, is_set, number_of
 from controlplane.api.responses import json_answer
 from controlplane.api.service import JobService, problems_of
 from controlplane.jobs import errors
-from messages.api import JobList, Problem, ScaleRequest, StopRequest
+from messages.api import Problem, ScaleRequest, StopRequest
 from messages.budgets import BudgetRequest
 from messages.decoding import Undecodable, decode
 from messages.jobs import JobSpec
@@ -31,6 +31,7 @@ MAX_BODY_BYTES = 512 * 1024
 LARGE_BODY_BYTES = 16 * 1024
 """A larger body is decoded in a thread: its problems take long to find, and others wait for the event loop."""
 SHUTDOWN_S = 2.0
+WORKERS_ON_A_PAGE = 500
 STEPS = re.compile(r"([1-9][0-9]{0,11})?\Z")
 
 T = TypeVar("T")
@@ -69,11 +70,16 @@ class Api:
         spec = await _body(request, JobSpec, "The job cannot be used:", problems_of)
         return json_answer(await self.service.submit(spec, replace=is_set(request, "replace")), HTTPStatus.CREATED)
 
-    async def jobs(self, _request: web.Request) -> web.Response:
-        return json_answer(JobList(self.service.views(), self.service.unread))
+    async def jobs(self, request: web.Request) -> web.Response:
+        """All of them, unless `limit` is given; `after` names the last job of the page before."""
+        return json_answer(self.service.job_list(request.query.get("after", ""), _limit(request)))
 
     async def job(self, request: web.Request) -> web.Response:
         return json_answer(self.service.view(request.match_info["name"]))
+
+    async def workers(self, request: web.Request) -> web.Response:
+        first, at_most = number_of(request, "first") or 0, min(_limit(request) or WORKERS_ON_A_PAGE, WORKERS_ON_A_PAGE)
+        return json_answer(self.service.workers(request.match_info["name"], first, at_most))
 
     async def remove(self, request: web.Request) -> web.Response:
         return json_answer(await self.service.remove(request.match_info["name"]))
@@ -153,6 +159,7 @@ def routes(api: Api, feeds: Feeds) -> list[web.RouteDef]:
         web.post("/v1/jobs", api.submit),
         web.get("/v1/jobs", api.jobs),
         web.get("/v1/jobs/{name}", api.job),
+        web.get("/v1/jobs/{name}/workers", api.workers),
         web.delete("/v1/jobs/{name}", api.remove),
         web.post("/v1/jobs/{name}/stop", api.stop),
         web.post("/v1/jobs/{name}/scale", api.scale),
@@ -198,6 +205,13 @@ async def _tell_problems(request: web.Request, handler: Handler) -> web.StreamRe
             raise
         hint = "GET /v1/jobs" if error.status == HTTPStatus.NOT_FOUND else ""
         return json_answer(Problem(f"{request.method} {request.path}: {error.reason}.", hint), HTTPStatus(error.status))
+
+
+def _limit(request: web.Request) -> int | None:
+    limit = number_of(request, "limit")
+    if limit == 0:
+        raise UserError("`limit` is 0, but must be at least 1.", "?limit=100")
+    return limit
 
 
 async def _body(request: web.Request, wanted: type[T], refusal: str, checks: Checks[T] = lambda value: ()) -> T:

@@ -6,7 +6,7 @@ come for a while. A blank line now and then keeps a quiet one alive.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from http import HTTPStatus
 
 import msgspec
@@ -29,6 +29,7 @@ BUFFERED = 1000
 TAIL_AT_MOST = 100_000
 
 Lines = AsyncGenerator[msgspec.Struct, None]
+LinesOf = Callable[[Received], Iterator[msgspec.Struct]]
 
 
 class Feeds:
@@ -41,15 +42,15 @@ class Feeds:
 
     async def logs(self, request: web.Request) -> web.StreamResponse:
         runner = self._service.job(request.match_info["name"])
-        rank, tail, follow = _number(request, "rank"), _number(request, "tail"), is_set(request, "follow")
+        rank, tail, follow = number_of(request, "rank"), number_of(request, "tail"), is_set(request, "follow")
         lines = await self._log_lines(runner.name, rank, tail, follow)
         return await self._send(request, lines, runner if follow else None)
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info.get("name")
         runner = self._service.job(name) if name is not None else None
-        follow = is_set(request, "follow")
-        return await self._send(request, self._event_lines(runner, follow), runner if follow else None)
+        tail, follow = number_of(request, "tail"), is_set(request, "follow")
+        return await self._send(request, await self._event_lines(runner, tail, follow), runner if follow else None)
 
     async def progress(self, request: web.Request) -> web.StreamResponse:
         """`summary=1`: a line for each generation so far; `follow=1`: what the workers report, as it comes."""
@@ -58,36 +59,34 @@ class Feeds:
         return await self._send(request, self._progress_lines(runner, summary, follow), runner if follow else None)
 
     async def _log_lines(self, job: JobName, rank: int | None, tail: int | None, follow: bool) -> Lines:
-        """The tail is read before this returns: an error is then an answer, and no pause in the stream."""
         subject = subjects.log(job, Rank(rank) if rank is not None else None)
+        return await self._stored_lines(subjects.LOGS_STREAM, subject, _log_lines_of, tail, follow)
+
+    async def _event_lines(self, runner: JobRunner | None, tail: int | None, follow: bool) -> Lines:
+        subject = subjects.event(runner.name if runner is not None else None)
+        lines = await self._stored_lines(subjects.EVENTS_STREAM, subject, _event_lines_of, tail, follow)
+        return _until_job_ends(lines) if follow and runner is not None else lines
+
+    async def _stored_lines(
+        self, stream: str, subject: str, lines_of: LinesOf, tail: int | None, follow: bool
+    ) -> Lines:
+        """Reads the tail before it returns, so that an error is an answer and no pause in the stream."""
         bus, newest = self._service.bus, None
         if tail is not None:
-            newest = await bus.tail(subjects.LOGS_STREAM, subject, min(tail, TAIL_AT_MOST), _log_lines_of)
+            newest = await bus.tail(stream, subject, min(tail, TAIL_AT_MOST), lines_of)
 
         async def lines() -> Lines:
             for line in newest.items if newest is not None else ():
                 yield line
             if newest is not None and not follow:
                 return
-            after = newest.sequence if newest is not None else 0
-            stored = bus.replay(subjects.LOGS_STREAM, subject, after=after, follow=follow)
+            stored = bus.replay(stream, subject, after=newest.sequence if newest is not None else 0, follow=follow)
             async with contextlib.aclosing(stored) as messages:
                 async for _, received in messages:
-                    for line in _log_lines_of(received):
+                    for line in lines_of(received):
                         yield line
 
         return lines()
-
-    async def _event_lines(self, runner: JobRunner | None, follow: bool) -> Lines:
-        subject = subjects.event(runner.name if runner is not None else None)
-        stored = self._service.bus.replay(subjects.EVENTS_STREAM, subject, follow=follow)
-        async with contextlib.aclosing(stored) as messages:
-            async for _, received in messages:
-                event = received.message
-                if isinstance(event, Event):
-                    yield _event_line(event, received.envelope)
-                    if follow and runner is not None and event.kind in JOB_ENDS:
-                        return
 
     async def _progress_lines(self, runner: JobRunner, summary: bool, follow: bool) -> Lines:
         if summary:
@@ -155,6 +154,19 @@ async def _when_set(closing: asyncio.Event, waiting: "asyncio.Queue[msgspec.Stru
     await waiting.put(None)
 
 
+async def _until_job_ends(lines: Lines) -> Lines:
+    async with contextlib.aclosing(lines):
+        async for line in lines:
+            yield line
+            if isinstance(line, EventLine) and line.kind in JOB_ENDS:
+                return
+
+
+def _event_lines_of(received: Received) -> Iterator[EventLine]:
+    if isinstance(received.message, Event):
+        yield _event_line(received.message, received.envelope)
+
+
 def _log_lines_of(received: Received) -> Iterator[LogLine]:
     message = received.message
     if isinstance(message, LogLines):
@@ -163,7 +175,7 @@ def _log_lines_of(received: Received) -> Iterator[LogLine]:
             yield LogLine(at, message.rank, message.generation, line, message.stderr)
 
 
-def _number(request: web.Request, name: str) -> int | None:
+def number_of(request: web.Request, name: str) -> int | None:
     given = request.query.get(name, "")
     if not given:
         return None

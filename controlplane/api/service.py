@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from msgspec import structs
 
-from controlplane.api.views import job_view
+from controlplane.api.views import WORKERS_SHOWN, job_view, worker_page
 from controlplane.capacity.interface import JobCapacity
 from controlplane.job import events
 from controlplane.job.live.trainers import lives_on
@@ -27,7 +27,7 @@ from controlplane.jobs.ingest import Ingest, Refused
 from controlplane.jobs.registry import JobRegistry
 from controlplane.jobs.runner import JobRunner, Reported
 from controlplane.ledger.views import cost_view, planned_steps, proven
-from messages.api import Health, JobView, Version
+from messages.api import Health, JobList, JobView, Version, WorkerPage
 from messages.costs import CostView
 from messages.events import FLEET, Event
 from messages.ids import JobName
@@ -35,6 +35,8 @@ from messages.jobs import JobSpec, Workers, contradictions
 from messages.offers import OfferList
 
 FEED_AT_MOST = 1000
+LISTED_WORKERS = 20
+"""Most workers of each job in a list of jobs."""
 
 
 class JobService:
@@ -60,17 +62,20 @@ class JobService:
         """No event waits to be sent, and streams are being read."""
         return self._context.announcer.idle and self.bus.connected
 
-    def views(self) -> tuple[JobView, ...]:
+    def job_list(self, after: str = "", at_most: int | None = None) -> JobList:
+        """In the order of names, so that pages neither miss nor repeat a job while others come and go."""
         now_s = self._now_s()
-        jobs = sorted(self._registry.jobs.values(), key=lambda job: (job.state.record.submitted_at, job.name))
-        return tuple(_view(job, now_s) for job in jobs)
-
-    @property
-    def unread(self) -> tuple[JobName, ...]:
-        return self._registry.unread
+        names = [name for name in sorted(self._registry.jobs) if name > after]
+        page = names if at_most is None else names[:at_most]
+        views = tuple(_view(self._registry.jobs[name], now_s, LISTED_WORKERS) for name in page)
+        return JobList(views, self._registry.unread, page[-1] if len(page) < len(names) else "")
 
     def view(self, name: str) -> JobView:
         return _view(self.job(name), self._now_s())
+
+    def workers(self, name: str, first: int, at_most: int) -> WorkerPage:
+        runner = self.job(name)
+        return worker_page(runner.state, runner.progress, self._now_s(), first, at_most)
 
     def job(self, name: str) -> JobRunner:
         return self._registry.job(name)
@@ -223,7 +228,7 @@ class JobService:
             ok=self.bus.connected,
             why="" if self.bus.connected else "the bus is away",
             jobs=self._registry.live,
-            clusters=self._ingest.fresh_clusters(),
+            clusters=self._context.heard.fresh(self._context.now_s()),
             dropped=dict(self.bus.dropped + self._ingest.dropped + self._context.announcer.dropped + self._doubts()),
         )
 
@@ -241,8 +246,9 @@ class JobService:
         return self._context.now_s()
 
 
-def _view(runner: JobRunner, now_s: float) -> JobView:
-    return job_view(runner.state, runner.progress, now_s, runner.measures.profile(now_s), runner.warning)
+def _view(runner: JobRunner, now_s: float, workers_at_most: int = WORKERS_SHOWN) -> JobView:
+    measured, warning = runner.measures.profile(now_s), runner.warning
+    return job_view(runner.state, runner.progress, now_s, measured, warning, workers_at_most)
 
 
 def problems_of(spec: JobSpec) -> list[tuple[str, str]]:

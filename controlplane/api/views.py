@@ -1,20 +1,28 @@
 """A job as people see it: what its core knows, and what its trainers report."""
 
+from controlplane.job.queries import is_decided, last_heard_s
 from controlplane.job.ranks import ranks_of
-from controlplane.job.state import Job, Worker
+from controlplane.job.state import Job
+from controlplane.job.workers import Worker
 from controlplane.jobs.progress import ProgressTracker
-from messages.api import JobView, PausedRank, WorkerView
-from messages.ids import Rank, WorkerId
+from messages.api import JobView, PausedRank, WorkerPage, WorkerView
+from messages.ids import Rank
 from messages.measured import MeasuredProfile
-from messages.worlds import Member
+from messages.worlds import Assignment, Member
+
+WORKERS_SHOWN = 200
+"""Most workers in the view of a job; the others are read in pages."""
 
 
 def job_view(
-    job: Job, progress: ProgressTracker, now_s: float, measured: MeasuredProfile | None = None, warning: str = ""
+    job: Job,
+    progress: ProgressTracker,
+    now_s: float,
+    measured: MeasuredProfile | None = None,
+    warning: str = "",
+    workers_at_most: int = WORKERS_SHOWN,
 ) -> JobView:
-    record = job.record
-    world = record.assignment if record.assignment and record.assignment.generation == record.generation else None
-    members = {member.worker: member for member in world.members} if world is not None else {}
+    record, world = job.record, _present_world(job)
     return JobView(
         name=job.name,
         phase=record.phase,
@@ -38,15 +46,32 @@ def job_view(
         certificate=record.certificate,
         outdated=len(record.outdated),
         warning=warning,
-        workers=tuple(
-            _worker_view(worker, members.get(worker.worker), progress, now_s)
-            for worker in sorted(job.workers.values(), key=lambda worker: _place(worker, members))
-        ),
+        workers=worker_page(job, progress, now_s, 0, workers_at_most).workers,
+        workers_total=len(job.workers),
         spec=job.spec,
     )
 
 
-def _worker_view(worker: Worker, member: Member | None, progress: ProgressTracker, now_s: float) -> WorkerView:
+def worker_page(job: Job, progress: ProgressTracker, now_s: float, first: int, at_most: int) -> WorkerPage:
+    world = _present_world(job)
+    seated = world.by_worker if world is not None else {}
+    names = [name for name in seated if name in job.workers]
+    if first + at_most > len(names):
+        names += sorted(name for name in job.workers if name not in seated)
+    shown = tuple(
+        _worker_view(job, job.workers[name], seated.get(name), progress, now_s)
+        for name in names[first : first + at_most]
+    )
+    return WorkerPage(shown, first + at_most if first + at_most < len(job.workers) else None)
+
+
+def _present_world(job: Job) -> Assignment | None:
+    return job.record.assignment if is_decided(job) else None
+
+
+def _worker_view(
+    job: Job, worker: Worker, member: Member | None, progress: ProgressTracker, now_s: float
+) -> WorkerView:
     reported = progress.workers.get(worker.worker)
     return WorkerView(
         worker=worker.worker,
@@ -59,7 +84,7 @@ def _worker_view(worker: Worker, member: Member | None, progress: ProgressTracke
         loss=reported.loss if reported is not None else None,
         loss_nonfinite=reported is not None and reported.nonfinite,
         samples_per_s=reported.samples_per_s if reported is not None else None,
-        heard_s=max(0.0, now_s - worker.heard_s),
+        heard_s=max(0.0, now_s - last_heard_s(job, worker)),
         pid=worker.pid,
         paused=_paused(worker, member) if member is not None else (),
     )
@@ -71,9 +96,3 @@ def _paused(worker: Worker, member: Member) -> tuple[PausedRank, ...]:
         for trainer in worker.trainers
         if trainer.paused and trainer.local_rank < member.ranks
     )
-
-
-def _place(worker: Worker, members: dict[WorkerId, Member]) -> tuple[int, str]:
-    """By rank, then those without one by name."""
-    member = members.get(worker.worker)
-    return (member.first_rank, "") if member is not None else (1 << 30, worker.worker)

@@ -52,3 +52,5 @@ class Place:
 
     cluster: ClusterName
     region: str = ""
+    cloud: str = ""
+    """The kind of its cloud; the agents' default if empty."""

@@ -144,6 +144,7 @@ def _pod(
 def _common_env(settings: BootstrapSettings, place: Place) -> list[Manifest]:
     return _values(
         TRADEWIND_CLUSTER=place.cluster,
+        TRADEWIND_CLOUD=place.cloud,
         TRADEWIND_NAMESPACE=settings.namespace,
         TRADEWIND_LOG="json",
         TRADEWIND_LOG_LEVEL=settings.log_level,

@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Protocol
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from controlplane.budget.account import account
 from controlplane.budget.decide import decide, terms_in_force
@@ -53,7 +52,7 @@ def why_too_many(
     terms = terms_of(job)
     if terms is None or workers <= job.record.wanted:
         return None
-    larger = replace(job, record=structs.replace(job.record, wanted=workers))
+    larger = replace(job, record=replace(job.record, wanted=workers))
     verdict = judge(terms.total, account(ledger, limits_of(larger, dearest), at_ms, blind=blind))
     return verdict.why if verdict.purse is Purse.SPENT else None
 

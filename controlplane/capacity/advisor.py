@@ -8,7 +8,8 @@ from msgspec import structs
 from controlplane.allocator.offers import Offer
 from controlplane.capacity.markets import Markets
 from controlplane.capacity.planner import Planner
-from controlplane.capacity.quotas import QuotaWatch, quota_views
+from controlplane.capacity.quota_watch import QuotaWatch
+from controlplane.capacity.quotas import quota_views
 from controlplane.capacity.remembering import Remembering
 from controlplane.catalog.money import MicroDollars
 from controlplane.catalog.offers import Catalog
@@ -16,8 +17,8 @@ from controlplane.catalog.refresh import KnownPrices
 from controlplane.catalog.views import offer_list
 from controlplane.clouds.interface import PoolPlan
 from controlplane.planning.criteria import Criteria, criteria_of
+from controlplane.planning.explanations import IDLE_GPUS
 from controlplane.planning.market import is_allowed
-from controlplane.planning.messages import IDLE_GPUS
 from controlplane.planning.profiles import profile_of
 from controlplane.planning.refusals import Problem, refusals, unfit, unplannable
 from messages.criteria import Capacity

@@ -2,51 +2,35 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from controlplane.allocator.demand import Demand
 from controlplane.allocator.events import (
     AllocatorEvent,
     ControllerFailed,
     MachinesGivenBack,
-    MarketSeen,
     ProfileMeasured,
-    QuotasSeen,
     ReadinessSeen,
     UseSeen,
 )
-from controlplane.allocator.offers import Offer
 from controlplane.allocator.settings import AllocatorSettings
 from controlplane.allocator.state import Allocator, new_allocator
 from controlplane.capacity.interface import CapacityAdvisor, NoAdvisor, OnPlacement
 from controlplane.capacity.job_allocator import JobAllocator
+from controlplane.capacity.plan_inputs import PlanInputs
 from controlplane.capacity.planner import Planner
-from controlplane.capacity.planning import Planning
-from controlplane.capacity.shell import AllocatorShell, Complete, Outlets
-from controlplane.capacity.starts import PullHint, Starts
+from controlplane.capacity.shell import AllocatorShell, FleetTerms, Outlets
 from controlplane.capacity.translation import criteria_wanted
-from controlplane.catalog.accelerators import BY_NAME
 from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import Cloud
 from controlplane.job.state import Want
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Market, Quotas
 from controlplane.throughput.profile import Profile
 from controlplane.throughput.use import NodeUse
 from messages.clusters import ClusterHeartbeat
 from messages.events import Event
 from messages.ids import ClusterName, JobName
 from runtime.clock import Clock
-
-
-@dataclass(frozen=True, slots=True)
-class FleetTerms:
-    """What the fleet file says about machines."""
-
-    offers: tuple[Offer, ...]
-    """Most wanted first."""
-    complete: Complete = lambda plan: plan
-    pull_hint: PullHint = lambda image: ""
 
 
 class Capacity:
@@ -60,7 +44,7 @@ class Capacity:
         announce: Callable[[Event], None],
         on_placement: OnPlacement,
         settings: AllocatorSettings | None = None,
-        planning: Planning | None = None,
+        planning: PlanInputs | None = None,
     ) -> None:
         """Without `planning` all jobs take their nodes in the fleet's order."""
         self.pull_hint = fleet.pull_hint
@@ -76,7 +60,6 @@ class Capacity:
             planning.listen_to(self.allocators)
         self._held: dict[JobName, JobAllocator] = {}
         """Of jobs that have machines, or may have."""
-        self._heard_s: dict[ClusterName, float] = {}
         self._unready: dict[ClusterName, str] = {}
         """What stands in the way of each cluster's being ready, for allocators that begin later."""
 
@@ -117,7 +100,7 @@ class Capacity:
             unready=self._unready,
         )
         shell = AllocatorShell(job, self._cloud, self._fleet.complete, self._clock, self._outlets, self._planner)
-        held = JobAllocator(state, shell, Starts(job, self.pull_hint), file, self._on_decision, self._clock)
+        held = JobAllocator(state, shell, self.pull_hint, file, self._on_decision, self._clock)
         self._held[job] = held
         held.start(tasks)
         if want.ended is None:
@@ -139,20 +122,11 @@ class Capacity:
         return {job: held.state for job, held in self._held.items()}
 
     def see(self, topology: ClusterHeartbeat) -> None:
-        self._heard_s[topology.cluster] = self._clock.monotonic_s()
         for held in self._held.values():
             held.see(topology)
 
-    def heard_s(self, cluster: ClusterName) -> float | None:
-        """When its controller was last heard."""
-        return self._heard_s.get(cluster)
-
     def has_pools_in(self, cluster: ClusterName) -> bool:
         return any(ref.cluster == cluster for held in self._held.values() for ref in held.state.pools)
-
-    def forget_cluster(self, cluster: ClusterName) -> None:
-        """It was silent for long, and nobody has anything there."""
-        self._heard_s.pop(cluster, None)
 
     def hear_of_cluster(self, cluster: ClusterName, waits_for: str) -> None:
         """What stands in the way of its being ready; nothing any more when it is."""
@@ -175,10 +149,8 @@ class Capacity:
 
     def accelerator_of(self, job: JobName, cluster: ClusterName, node: str) -> str:
         """Name in the catalog; empty if unknown."""
-        pools = self._held[job].state.pools.values() if job in self._held else ()
-        there = (pool.offer.kind.accelerator for pool in pools if pool.ref.cluster == cluster and node in pool.nodes)
-        found = next(there, "")
-        return found if found in BY_NAME else ""
+        held = self._held.get(job)
+        return held.accelerator_of(cluster, node) if held is not None else ""
 
     def is_settled(self, job: JobName) -> bool:
         """The cloud holds nothing of it: it has ended, and all of its pools are gone."""
@@ -206,11 +178,5 @@ class Capacity:
 
     def _follow(self, job: JobName, criteria: Criteria | None) -> None:
         held = self._held.get(job)
-        if held is None or self.planning is None:
-            return
-
-        def tell(news: Market | Quotas) -> None:
-            at_s = self._clock.monotonic_s()
-            held.post(MarketSeen(at_s, news) if isinstance(news, Market) else QuotasSeen(at_s, news))
-
-        self.planning.follow(job, criteria, tell)
+        if held is not None and self.planning is not None:
+            self.planning.follow(job, criteria, held.hear_market)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
+from controlplane.capacity.interface import LastHeard
 from controlplane.clouds.interface import Cloud, ClusterPlan
 from controlplane.clouds.outcomes import Done, Refused, Unreachable, reason_of
 from controlplane.fleet.upkeep import SILENCE_FIRST_S, Watch, next_step
@@ -32,8 +33,7 @@ class Installs(Protocol):
 class Controllers:
     """What the master knows of clusters from their controllers, and does about it."""
 
-    heard_s: Callable[[ClusterName], float | None]
-    """When the controller of a cluster was last heard."""
+    heard_s: LastHeard
     report_wait: Callable[[ClusterName, str], None]
     """Takes what a cluster waits for; empty when it is ready."""
     outwait: Callable[[ClusterName], Awaitable[None]] | None = None

@@ -22,6 +22,8 @@ from runtime.clock import Clock
 
 OnPlacement = Callable[[JobName, Place], None]
 """Told when a job's allocator has decided where its workers are to be."""
+LastHeard = Callable[[ClusterName], float | None]
+"""When the controller of a cluster was last heard, on the monotonic clock; None for a cluster that is not known."""
 
 
 class CapacityAdvisor(Protocol):
@@ -69,11 +71,10 @@ class JobCapacity(Protocol):
     def is_settled(self, job: JobName) -> bool:
         """The cloud holds nothing of it."""
 
-    def see(self, topology: ClusterHeartbeat) -> None: ...
+    def see(self, topology: ClusterHeartbeat) -> None:
+        """The whole state of a cluster."""
 
     def has_pools_in(self, cluster: ClusterName) -> bool: ...
-
-    def forget_cluster(self, cluster: ClusterName) -> None: ...
 
     def accelerator_of(self, job: JobName, cluster: ClusterName, node: str) -> str:
         """Name in the catalog; empty if unknown."""
@@ -146,9 +147,6 @@ class NoCapacity:
 
     def has_pools_in(self, cluster: ClusterName) -> bool:
         return False
-
-    def forget_cluster(self, cluster: ClusterName) -> None:
-        pass
 
     def accelerator_of(self, job: JobName, cluster: ClusterName, node: str) -> str:
         return ""

@@ -1,19 +1,22 @@
-"""The running allocator of one job: its loop, and what clusters and the job's core tell it."""
+"""The running allocator of one job: its loop, and what clusters, markets and the job's core report to it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from controlplane.allocator.decide import decide
 from controlplane.allocator.effects import AllocatorEffect
-from controlplane.allocator.events import AllocatorEvent, NodesSeen, Ticked
+from controlplane.allocator.events import AllocatorEvent, MarketSeen, NodesSeen, QuotasSeen, Ticked
 from controlplane.allocator.placement import free_nodes
 from controlplane.allocator.state import Allocator
 from controlplane.capacity.shell import AllocatorShell
-from controlplane.capacity.starts import Starts
+from controlplane.capacity.starts import PullHint, Starts
 from controlplane.capacity.translation import nodes_wanted
+from controlplane.catalog.accelerators import BY_NAME
 from controlplane.job.state import Want
 from controlplane.planning.criteria import Criteria
+from controlplane.planning.market import Market, Quotas
 from messages.clusters import ClusterHeartbeat
+from messages.ids import ClusterName
 from runtime.clock import Clock
 from runtime.decision import Decision
 from runtime.logs import WhyLog, logger
@@ -25,7 +28,7 @@ class JobAllocator:
         self,
         state: Allocator,
         shell: AllocatorShell,
-        starts: Starts,
+        pull_hint: PullHint,
         criteria: Criteria | None,
         on_decision: Callable[[Allocator], None],
         clock: Clock,
@@ -35,7 +38,7 @@ class JobAllocator:
         self._loop = RoleLoop[Allocator, AllocatorEvent, AllocatorEffect](
             self._name, state, decide, shell, Ticked, clock, [self._decided]
         )
-        self._starts = starts
+        self._starts = Starts(state.job, pull_hint)
         self._criteria = criteria
         self._on_decision = on_decision
         self._clock = clock
@@ -68,7 +71,19 @@ class JobAllocator:
         if starts is not None:
             self.post(starts)
 
-    def _decided(self, _event: AllocatorEvent, decision: Decision[Allocator, AllocatorEffect]) -> None:
+    def hear_market(self, news: Market | Quotas) -> None:
+        """Quotas alone for a job that is not planned."""
+        now_s = self._clock.monotonic_s()
+        self.post(MarketSeen(now_s, news) if isinstance(news, Market) else QuotasSeen(now_s, news))
+
+    def accelerator_of(self, cluster: ClusterName, node: str) -> str:
+        """Name in the catalog; empty if unknown."""
+        pools = self.state.pools.values()
+        there = (pool.offer.kind.accelerator for pool in pools if pool.ref.cluster == cluster and node in pool.nodes)
+        found = next(there, "")
+        return found if found in BY_NAME else ""
+
+    def _decided(self, _events: Sequence[AllocatorEvent], decision: Decision[Allocator, AllocatorEffect]) -> None:
         if self._task is None:
             return
         self._log_why(decision.why)

@@ -26,7 +26,7 @@ from controlplane.capacity.price_policy import (
     PricesUnread,
     decide,
 )
-from controlplane.capacity.quotas import QuotaWatch
+from controlplane.capacity.quota_watch import QuotaWatch
 from controlplane.catalog.links import Links
 from controlplane.catalog.memory import Estimate, Memory, estimate
 from controlplane.catalog.offers import Catalog

@@ -1,30 +1,21 @@
-"""What quotas leave for each job of the fleet: read on request, after a refusal, and every few minutes."""
+"""What quotas leave for each job of the fleet, and when they are read again. Pure."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from controlplane.allocator.offers import Offer, pool_plan
-from controlplane.allocator.quota_room import is_limited, may_come
+from controlplane.allocator.quota_room import may_come
 from controlplane.allocator.state import Allocator
 from controlplane.catalog.kinds import MachineKind
-from controlplane.clouds.interface import PROJECT, Cloud, Needs, PoolPlan, Quota, QuotaKey
-from controlplane.clouds.outcomes import Refused, Unreachable
+from controlplane.clouds.interface import Needs, Quota, QuotaKey
 from controlplane.planning.market import Quotas
 from controlplane.planning.quotas import taken
-from messages.ids import JobName
 from messages.offers import NeedView, QuotaView
-from runtime.logs import WhyLog, logger
-from runtime.waiting import first_of
 
 EVERY_S = 300.0
+"""Most seconds between two reads."""
 LIMITED_S = 30.0
-"""Between two reads while a quota keeps a job from more nodes: a person may have raised it."""
-AGAIN_S = 5.0
-"""Least seconds between two reads."""
-WAIT_S = 1.0
-"""How long a submission or a plan waits for a read."""
-CALL_S = 20.0
+"""Seconds between two reads while a quota keeps a job from more nodes: a person may have raised it."""
 
 Amounts = Mapping[QuotaKey, int]
 
@@ -69,108 +60,36 @@ def quota_views(quotas: Quotas) -> tuple[QuotaView, ...]:
     return tuple(QuotaView(*key, left, tuple(needs.get(key, ()))) for key, left in quotas.left.items())
 
 
-class QuotaWatch:
-    def __init__(
-        self,
-        cloud: Cloud,
-        offers: Sequence[Offer],
-        systems: Sequence[PoolPlan],
-        allocators: Callable[[], dict[JobName, Allocator]],
-        *,
-        again_s: float = AGAIN_S,
-        limited_s: float = LIMITED_S,
-    ) -> None:
-        """`systems`: the clusters' own pools."""
-        self.is_read = False
-        """Once it was tried; what could not be read limits nothing."""
-        self._cloud = cloud
-        self._nodes = {offer.kind: pool_plan(JobName("any"), offer, 1) for offer in offers}
-        self._systems = systems
-        self._allocators = allocators
-        self._again_s = again_s
-        self._limited_s = limited_s
-        self._known: dict[str, Sequence[Quota]] = {}
-        self._needs: dict[MachineKind, Needs] = {}
-        self._allowances: dict[QuotaKey, Allowance] = {}
-        self._due = asyncio.Event()
-        self._is_fresh = asyncio.Event()
-        self._refusals = 0
-        self._answered = 0
-        """The number of refusals when the newest read began."""
-        self._unread = WhyLog(logger(), "quotas_not_seen")
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """Requests that were refused for a quota, counted, and how many of them the reads have followed."""
+
+    count: int = 0
+    before_read: int = 0
+    """Those before the newest read began."""
+    answered: int = 0
+    """Those before the newest read that has ended began."""
 
     @property
     def is_outdated(self) -> bool:
-        """A request was refused since: the job that was refused knows better."""
-        return self._refusals > self._answered
+        """A request was refused since the newest read: the job that was refused knows better."""
+        return self.count > self.answered
 
-    def refused(self) -> None:
-        self._refusals += 1
-        self._due.set()
+    @property
+    def is_read_after_refusal(self) -> bool:
+        """The read that is under way follows a refusal that no earlier one followed."""
+        return self.before_read > self.answered
 
-    def look(self) -> None:
-        """Reads again soon; does not wait for it."""
-        self._due.set()
+    def refused(self) -> "Refusals":
+        return replace(self, count=self.count + 1)
 
-    async def refresh(self) -> None:
-        """Reads again, and waits for it briefly, unless the last read is only seconds old."""
-        self._due.set()
-        if self.is_read:
-            await first_of(self._is_fresh, timeout_s=WAIT_S)
+    def read_began(self) -> "Refusals":
+        return replace(self, before_read=self.count)
 
-    def left_for(self, job: JobName) -> Quotas:
-        others = (allocator for name, allocator in self._allocators().items() if name != job)
-        return self._quotas(used_by(others, self._needs) if self._allowances else {})
+    def read_ended(self) -> "Refusals":
+        return replace(self, answered=self.before_read)
 
-    def left_at_best(self) -> Quotas:
-        """For a job that is not there yet: what our other jobs have may be given back."""
-        return self._quotas({})
 
-    async def run(self, on_read: Callable[[bool], Awaitable[None]]) -> None:
-        """Runs until cancelled. `on_read` gets whether a request was refused since the previous read."""
-        scopes = [*sorted({plan.kind.region for plan in (*self._nodes.values(), *self._systems)}), PROJECT]
-        while True:
-            self._due.clear()
-            refusals = self._refusals
-            async with asyncio.TaskGroup() as tasks:
-                for scope in scopes:
-                    tasks.create_task(self._read(scope), name=f"quotas/{scope}")
-            self._take_in()
-            after_refusal, self._answered, self.is_read = refusals > self._answered, refusals, True
-            await on_read(after_refusal)
-            self._is_fresh.set()
-            await asyncio.sleep(self._again_s)
-            self._is_fresh.clear()
-            await self._until_due()
-
-    async def _until_due(self) -> None:
-        for _ in range(int(EVERY_S / self._limited_s)):
-            is_asked = await first_of(self._due, timeout_s=self._limited_s)
-            if is_asked or any(map(is_limited, self._allocators().values())):
-                return
-
-    async def _read(self, scope: str) -> None:
-        try:
-            async with asyncio.timeout(CALL_S):
-                found = await self._cloud.quotas(scope)
-        except TimeoutError:
-            found = Unreachable(f"no answer with the quotas of {scope} within {CALL_S:g} s")
-        if isinstance(found, Unreachable | Refused):
-            self._unread(found.detail)
-            self._known.pop(scope, None)
-        else:
-            self._known[scope] = found
-
-    def _take_in(self) -> None:
-        known = [quota for quotas in self._known.values() for quota in quotas]
-        self._needs = {choice: self._cloud.needs(plan, known) for choice, plan in self._nodes.items()}
-        relevant = {key for needs in self._needs.values() for key in needs}
-        reserved: dict[QuotaKey, int] = {}
-        for plan in self._systems:
-            for key, amount in self._cloud.needs(plan, known).items():
-                reserved[key] = reserved.get(key, 0) + amount * plan.size
-        ours = used_by(self._allocators().values(), self._needs)
-        self._allowances = allowances_of((quota for quota in known if quota.key in relevant), ours, reserved)
-
-    def _quotas(self, used: Amounts) -> Quotas:
-        return Quotas(left_of(self._allowances, used), self._needs, self._cloud.quotas_page)
+def is_due(waited_s: float, *, is_requested: bool, is_limited: bool, limited_s: float = LIMITED_S) -> bool:
+    """Whether quotas are read again, so long after the last read; `is_limited`: a quota keeps a job from more nodes."""
+    return is_requested or waited_s >= EVERY_S or (is_limited and waited_s >= limited_s)

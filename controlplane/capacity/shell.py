@@ -7,7 +7,9 @@ from typing import assert_never
 from controlplane.allocator import effects, events
 from controlplane.allocator.effects import AllocatorEffect
 from controlplane.allocator.events import AllocatorEvent
+from controlplane.allocator.offers import Offer
 from controlplane.capacity.planner import Planner
+from controlplane.capacity.starts import PullHint
 from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import Cloud, PoolPlan, PoolRef, Taint
 from controlplane.clouds.outcomes import Outcome, Refused, Unreachable
@@ -19,6 +21,16 @@ from runtime.clock import Clock
 
 Complete = Callable[[PoolPlan], PoolPlan]
 """Adds what all pools of the fleet have in common: labels, taints, and the seconds of a node's shutdown."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetTerms:
+    """What the fleet file says about machines."""
+
+    offers: tuple[Offer, ...]
+    """Most wanted first."""
+    complete: Complete = lambda plan: plan
+    pull_hint: PullHint = lambda image: ""
 
 
 @dataclass(frozen=True, slots=True)

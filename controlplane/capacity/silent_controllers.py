@@ -1,42 +1,36 @@
-"""Why the controller of a cluster is silent: nodes may be unable to pull its image.
-
-Without a controller no worker starts, so nothing should be bought for the cluster either.
-"""
+"""Looks at the pods of silent controllers until they are heard. `silence_policy` has the rules."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import assert_never
 
-from msgspec import structs
-
-from controlplane.capacity.starts import PullHint, counts, explain
-from controlplane.clouds.outcomes import with_hint
+from controlplane.capacity.interface import LastHeard
+from controlplane.capacity.silence_policy import Announce, Block, PodSeen, Silence, SilenceEffect, decide
+from controlplane.capacity.starts import PullHint
 from messages.clusters import StartFailure
-from messages.events import FLEET, Event
+from messages.events import Event
 from messages.ids import ClusterName
 from runtime.backoff import pauses
 from runtime.clock import Clock
 
 PAUSE_FIRST_S = 5.0
 PAUSE_MOST_S = 30.0
-LOOKS = 3
-"""Looks in a row that must find nothing before a failure counts as over: a single one may have got no answer."""
 
 FailureOf = Callable[[ClusterName], Awaitable[StartFailure | None]]
 """Why the controller's pod cannot start, without an age; None if nothing is known."""
-Block = Callable[[ClusterName, str, str], None]
-"""Stops requests in a cluster for a while; takes the reason and what a person can do."""
 
 
 class SilentControllers:
     def __init__(
         self,
         failure_of: FailureOf,
-        block: Block,
+        block: Callable[[ClusterName, str, str], None],
         announce: Callable[[Event], None],
-        heard_s: Callable[[ClusterName], float | None],
+        heard_s: LastHeard,
         pull_hint: PullHint,
         clock: Clock,
     ) -> None:
+        """`block` takes the cluster, the reason and what a person can do."""
         self._failure_of = failure_of
         self._block = block
         self._announce = announce
@@ -45,23 +39,24 @@ class SilentControllers:
         self._clock = clock
 
     async def outwait(self, cluster: ClusterName) -> None:
-        """Returns when the controller is heard again, or cannot be said to fail. Tells people once."""
-        began_s, told = self._clock.monotonic_s(), ""
-        last: StartFailure | None = None
-        missed = 0
+        """Returns when the controller is heard again, or cannot be said to fail."""
+        silence = Silence(cluster, self._clock.monotonic_s())
         for pause_s in pauses(PAUSE_FIRST_S, PAUSE_MOST_S):
-            found = await self._failure_of(cluster)
-            now_s = self._clock.monotonic_s()
-            last, missed = found or last, 0 if found is not None else missed + 1
-            if last is None or missed >= LOOKS or (self._heard_s(cluster) or 0.0) > began_s:
+            failure = await self._failure_of(cluster)
+            seen = PodSeen(self._clock.monotonic_s(), failure, self._heard_s(cluster))
+            decision = decide(silence, seen, self._pull_hint)
+            silence = decision.state
+            if silence.is_over:
                 return
-            failure = structs.replace(last, for_s=now_s - began_s)
-            if counts(failure):
-                detail, hint = explain(failure, self._pull_hint)
-                self._block(cluster, f"its controller cannot start: {detail}", hint)
-                if hint != told:
-                    told = hint
-                    text = f"the controller of cluster {cluster} cannot start"
-                    why = with_hint(detail, hint)
-                    self._announce(Event(FLEET, "controller_failed", text, why, {"cluster": cluster}))
+            for effect in decision.effects:
+                self._perform(effect)
             await asyncio.sleep(pause_s)
+
+    def _perform(self, effect: SilenceEffect) -> None:
+        match effect:
+            case Block(cluster, detail, hint):
+                self._block(cluster, detail, hint)
+            case Announce(event):
+                self._announce(event)
+            case _:
+                assert_never(effect)

@@ -1,8 +1,7 @@
 """Providers of machines, found by name.
 
 A provider is a folder `controlplane/clouds/<kind>` whose module `provider` has a `PROVIDER`. Nothing else in the
-control plane has to know it. The agents on its nodes do, in the places that decision 0044 lists: a second cloud needs
-a source of notices, and its taints of nodes that are going.
+control plane has to know it. The agents on its nodes know it in a folder of the same name in `agents/clouds`.
 """
 
 import importlib

@@ -4,23 +4,27 @@ A file with `cloud:` is decoded by its provider. A file with `clouds:` is divide
 put together again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from controlplane.catalog.places import region_of
 from controlplane.clouds.providers import DEFAULT, Provider, kinds, provider_of
-from controlplane.clouds.spec import CloudSpec, Fleet, FleetOfSeveralClouds, NodeSpec
-from controlplane.fleet.checks import Problem, contradictions
+from controlplane.clouds.spec import CloudSpec, ClusterSpec, Fleet, FleetOfSeveralClouds, NodeSpec, OfferSpec
 from runtime.decoding import decode_checked
 from runtime.errors import UserError
 from runtime.yaml_files import yaml_file
 
 HINT = "docs/fleet.md describes every key; examples/fleet-gke.yaml is a whole one"
 SEVERAL = "clouds"
+OUR_PREFIX = "tradewind-"
+
+T = TypeVar("T")
+Problem = tuple[str, str]
+"""Path in the file; what is wrong and what would be right."""
 
 
 def read_fleet(path: Path) -> Fleet:
@@ -48,7 +52,7 @@ def _provider(data: Any) -> Provider:
 
 
 def _problems(provider: Provider, fleet: Fleet) -> list[Problem]:
-    return [*provider.problems(fleet), *contradictions(fleet)]
+    return [*provider.problems(fleet), *_contradictions(fleet)]
 
 
 def _several(data: Mapping[str, Any], what: str, folder: Path) -> Fleet:
@@ -151,3 +155,63 @@ def _shared_places(parts: Mapping[str, Fleet]) -> Iterator[Problem]:
 def _listed(data: Mapping[str, Any], key: str) -> dict[int, Mapping[str, Any]]:
     found: Sequence[Any] = data.get(key) or ()
     return {number: each for number, each in enumerate(found) if isinstance(each, Mapping)}
+
+
+# What no single key can show
+
+
+def _contradictions(fleet: Fleet) -> list[Problem]:
+    return [*_clusters(fleet), *_offers(fleet), *_labels(fleet)]
+
+
+def _clusters(fleet: Fleet) -> Iterator[Problem]:
+    yield from _twice("clusters", fleet.clusters, lambda cluster: cluster.name, "name")
+    for index, cluster in enumerate(fleet.clusters):
+        yield from _places(f"clusters[{index}]", cluster)
+
+
+def _places(path: str, cluster: ClusterSpec) -> Iterator[Problem]:
+    region = region_of(cluster.location)
+    if cluster.region is not None and cluster.region != region:
+        yield f"{path}.region", f"is {cluster.region}, but {cluster.location} is in {region}"
+    for number, zone in enumerate(cluster.zones):
+        if region_of(zone) != region:
+            yield f"{path}.zones[{number}]", f"is {zone}, but a cluster's nodes are all in its region, {region}"
+    yield from _twice(f"{path}.zones", cluster.zones, lambda zone: zone, "")
+
+
+def _offers(fleet: Fleet) -> Iterator[Problem]:
+    clusters = {cluster.name: cluster for cluster in fleet.clusters}
+    for index, offer in enumerate(fleet.offers):
+        path = f"offers[{index}]"
+        cluster = clusters.get(offer.cluster)
+        if cluster is None:
+            yield (
+                f"{path}.cluster",
+                f"there is no cluster '{offer.cluster}' in this file; there are {', '.join(clusters)}",
+            )
+        elif offer.zone not in cluster.zones:
+            text = f"is {offer.zone}, which is none of the zones of {cluster.name}: {', '.join(cluster.zones)}"
+            yield f"{path}.zone", text
+        if offer.accelerator is None and offer.per_node is not None:
+            yield f"{path}.per_node", f"is {offer.per_node}, but no accelerator is named"
+    yield from _twice("offers", fleet.offers, _kind, "")
+
+
+def _kind(offer: OfferSpec) -> tuple[object, ...]:
+    return offer.cluster, offer.zone, offer.machine_type, offer.accelerator, offer.per_node or 1, offer.spot
+
+
+def _labels(fleet: Fleet) -> Iterator[Problem]:
+    for key in fleet.labels:
+        if key.startswith(OUR_PREFIX):
+            yield f"labels.{key}", f"begins with '{OUR_PREFIX}', which is kept for Tradewind's own labels"
+
+
+def _twice(path: str, items: Sequence[T], key: Callable[[T], object], field: str) -> Iterator[Problem]:
+    first: dict[object, int] = {}
+    for index, item in enumerate(items):
+        before = first.setdefault(key(item), index)
+        if before != index:
+            where = f"{path}[{index}].{field}" if field else f"{path}[{index}]"
+            yield where, f"says the same as {path}[{before}]"

@@ -1,6 +1,6 @@
 """The assignment that makes an arrangement of workers a world."""
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from controlplane.job.ranks import Arrangement, shares
 from controlplane.job.state import Job
@@ -38,7 +38,7 @@ def _launch(job: Job, restarts: int) -> Launch:
     can_resume = launch.checkpoint_path is None or job.record.checkpointed
     if not restarts or not can_resume or not launch.restart_args:
         return launch
-    return structs.replace(launch, args=(*launch.args, *launch.restart_args))
+    return replace(launch, args=(*launch.args, *launch.restart_args))
 
 
 def hyperparameters(job: Job, world_size: int) -> Hyperparameters:

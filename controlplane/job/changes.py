@@ -1,7 +1,7 @@
 """Why the present world cannot, or should not, stay as it is."""
 
 from controlplane.job.draining import can_go_on, is_draining
-from controlplane.job.live.plan import give_up_at_s, hurry_at_s
+from controlplane.job.live.next_world import give_up_at_s, hurry_at_s
 from controlplane.job.live.stalls import waits_in_vain
 from controlplane.job.live.trainers import concerned, detached, is_above, is_live, is_over
 from controlplane.job.queries import (
@@ -12,10 +12,11 @@ from controlplane.job.queries import (
     members,
 )
 from controlplane.job.sentences import describe_exit, name_workers
-from controlplane.job.state import Job, Worker
+from controlplane.job.state import Job
+from controlplane.job.workers import Worker
 from messages.ids import Generation, WorkerId
 from messages.records import Phase
-from messages.worlds import Member
+from messages.worlds import Assignment, Member
 
 LONG_NOTICE_S = 60.0
 """Seconds left of a notice down to which plain scripts that need the worker keep training until another joins."""
@@ -38,7 +39,7 @@ def changes_in_place(job: Job) -> bool:
     """Its trainers can go over to a next world, so that a notice need not end the present one."""
     world = job.record.assignment
     if job.record.phase is Phase.FORMING:
-        return world is not None and world.hot is not None
+        return _is_hot(world)
     return job.record.prepared is not None or is_live(job)
 
 
@@ -47,13 +48,12 @@ def _named(job: Job) -> list[Member]:
     prepared = job.record.prepared
     if prepared is None or is_over(job):
         return list(members(job))
-    present = {member.worker for member in members(job)}
-    return [*members(job), *(member for member in prepared.members if member.worker not in present)]
+    return [*members(job), *(each for each in prepared.members if member_of(job, each.worker) is None)]
 
 
 def _lost(job: Job, named: list[Member]) -> str | None:
     for member in named:
-        if member.worker not in job.workers and not (member in members(job) and has_finished(job, member)):
+        if member.worker not in job.workers and not (member_of(job, member.worker) and has_finished(job, member)):
             return f"worker {member.worker} was lost: {job.gone.get(member.worker, 'gone')}"
     return None
 
@@ -61,11 +61,11 @@ def _lost(job: Job, named: list[Member]) -> str | None:
 def _has_to_go(job: Job, now_s: float) -> str | None:
     noticed = {
         member.worker: why
-        for member in members(job)
-        if (worker := job.workers.get(member.worker)) is not None
-        and (why := worker.noticed) is not None
-        and not has_finished(job, member)
+        for member in _noticed(job)
+        if (why := job.workers[member.worker].noticed) is not None and not has_finished(job, member)
     }
+    if not noticed:
+        return None
     if not changes_in_place(job):
         going = [name for name in noticed if not _can_wait(job, name, now_s)]
         return f"worker {going[0]} has to go: {noticed[going[0]]}" if going else None
@@ -73,6 +73,12 @@ def _has_to_go(job: Job, now_s: float) -> str | None:
         if now_s >= at_s and not is_over(job):
             return f"worker {name} has to go and leaves no time for a hand-over: {noticed[name]}"
     return None
+
+
+def _noticed(job: Job) -> list[Member]:
+    """Members that were noticed, by rank."""
+    named = (member_of(job, name) for name in job.workers.noticed)
+    return sorted(filter(None, named), key=lambda member: member.first_rank)
 
 
 def _can_wait(job: Job, worker: WorkerId, now_s: float) -> bool:
@@ -94,23 +100,30 @@ def _gives_up_all(job: Job) -> str | None:
 
 def _first_sign(job: Job) -> str | None:
     """What trainers say before anybody is known to be dead."""
+    record, over = job.record, is_over(job)
+    newest = record.prepared.generation if record.prepared is not None else record.generation
+    is_plain = not job.workers.live and record.prepared is None and not _is_hot(record.assignment)
     for worker in concerned(job):
-        if worker.seq >= 0:
-            why = _sign_of(job, worker)
-            if why is not None:
-                return why
+        if worker.seq < 0 or (is_plain and worker.generation <= newest):
+            continue
+        why = _sign_of(job, worker, newest, over=over)
+        if why is not None:
+            return why
     return waits_in_vain(job)
 
 
-def _sign_of(job: Job, worker: Worker) -> str | None:
+def _is_hot(world: Assignment | None) -> bool:
+    return world is not None and world.hot is not None
+
+
+def _sign_of(job: Job, worker: Worker, newest: Generation, *, over: bool) -> str | None:
     record = job.record
-    newest = record.prepared.generation if record.prepared is not None else record.generation
     for trainer in worker.trainers:
         if trainer.broken >= max(record.generation, trainer.generation) and trainer.broken > 0:
             return f"rank {trainer.rank} on worker {worker.worker} lost touch with its peers"
     if is_above(worker, newest):
         return f"worker {worker.worker} was halted by a master that had no time to say why"
-    return None if is_over(job) else _sign_of_absence(job, worker, newest)
+    return None if over else _sign_of_absence(job, worker, newest)
 
 
 def _sign_of_absence(job: Job, worker: Worker, newest: Generation) -> str | None:

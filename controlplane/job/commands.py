@@ -5,16 +5,18 @@ one that died. Only a halt of trainers that live on goes out at once: it gives n
 says so.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from controlplane.job.effects import JobEffect, Publish, SaveRecord, TellCluster
 from controlplane.job.live.trainers import concerned, is_live, lives_on, survivors, terms, to_invite
-from controlplane.job.queries import is_decided, leavers
+from controlplane.job.queries import is_decided, leavers, may_differ
 from controlplane.job.sentences import workers_are
 from controlplane.job.sharing import clusters_agree, wanted_by_cluster
 from controlplane.job.state import Job
 from controlplane.job.stopping import grace_s, is_ending
+from controlplane.job.workers import Worker
 from messages.clusters import KeepWorkers, RemoveWorkers, WorkerTemplate
+from messages.ids import ClusterName, WorkerId
 from messages.records import Phase
 from messages.workers import WorkerPhase
 from messages.worlds import Assignment, Halt, Invite, Release
@@ -23,6 +25,10 @@ REPEAT_S = 1.0
 """How long to wait for a sign that a message arrived before it is sent again."""
 
 HALTS_IN_TIME = 4
+ADDRESSED_AT_MOST = 500
+"""Workers that get a message by themselves; if more lack it, it is sent to all again."""
+NAMED_AT_MOST = 100
+"""Workers in one release."""
 
 Asked = tuple[Job, list[JobEffect]]
 
@@ -75,7 +81,26 @@ def _publish(job: Job, now_s: float) -> Asked:
         return job, []
     if isinstance(message, Halt) and job.round.halted_s is None:
         job = replace(job, round=replace(job.round, halted_s=now_s))
-    return replace(job, round=replace(job.round, published_s=now_s)), [Publish(message)]
+    is_first, in_hurry = job.round.published_s is None, not is_due(job.round.published_s, now_s)
+    job = replace(job, round=replace(job.round, published_s=now_s))
+    if is_first:
+        return job, [Publish(message)]
+    lack = _lacking(job, message)
+    if len(lack) > ADDRESSED_AT_MOST:
+        # So many have not lost it: some have not had the time to say that they have it.
+        return job, [] if in_hurry else [Publish(message)]
+    return job, [Publish(message, tuple((worker.cluster, worker.worker) for worker in lack))] if lack else []
+
+
+def _lacking(job: Job, message: Assignment | Halt) -> list[Worker]:
+    """Workers that have not shown yet that they have a message."""
+    if isinstance(message, Assignment):
+        return [worker for worker in concerned(job) if worker.assigned < message.generation]
+    return [
+        worker
+        for worker in concerned(job)
+        if worker.generation < message.generation or (message.ends and worker.trainers)
+    ]
 
 
 def _unheard(job: Job) -> Assignment | Halt | None:
@@ -99,6 +124,8 @@ def _is_unhalted(job: Job) -> bool:
 def _invite(job: Job, now_s: float) -> Asked:
     """Repeated until their trainers have come; only where some run that could take them in."""
     world, phase = job.record.assignment, job.record.phase
+    if phase is Phase.RUNNING and not may_differ(job):
+        return job, []
     open_to_all = (phase is Phase.RUNNING and is_live(job)) or (phase is Phase.WAITING and bool(survivors(job)))
     if world is None or not open_to_all or job.record.paused is not None or not _is_saved(job):
         return job, []
@@ -118,13 +145,24 @@ def _release(job: Job, now_s: float) -> Asked:
         return job, []
     is_last = job.record.phase.ended or job.record.rests
     why = job.record.why if is_last else "no longer needed"
-    removals: list[JobEffect] = [
-        TellCluster(cluster, RemoveWorkers(job.name, (worker,), job.gone.get(worker, "put out")))
-        for worker, cluster in job.contacts.stale.items()
+    stale: dict[tuple[ClusterName, str], list[WorkerId]] = {}
+    for worker, cluster in job.contacts.stale.items():
+        stale.setdefault((cluster, job.gone.get(worker, "removed")), []).append(worker)
+    effects: list[JobEffect] = [Publish(each) for each in _releases(job, [*due, *job.contacts.stale], why, is_last)]
+    effects += [
+        TellCluster(cluster, RemoveWorkers(job.name, tuple(workers), gone_why))
+        for (cluster, gone_why), workers in stale.items()
     ]
-    released = Publish(Release(job.name, (*due, *job.contacts.stale), why, is_last))
     told = job.contacts.released_s | dict.fromkeys(due, now_s)
-    return replace(job, contacts=replace(job.contacts, released_s=told, stale={})), [released, *removals]
+    return replace(job, contacts=replace(job.contacts, released_s=told, stale={})), effects
+
+
+def _releases(job: Job, workers: list[WorkerId], why: str, is_last: bool) -> list[Release]:
+    """Every worker of the job gets each of these messages, so none names thousands."""
+    if is_last and len(workers) > NAMED_AT_MOST:
+        return [Release(job.name, (), why, is_last, everybody=True)]
+    parts = [workers[first : first + NAMED_AT_MOST] for first in range(0, len(workers), NAMED_AT_MOST)]
+    return [Release(job.name, tuple(part), why, is_last) for part in parts]
 
 
 def _tell_clusters(job: Job, now_s: float) -> Asked:

@@ -1,6 +1,6 @@
 """Messages in a worker's name that cannot be true. They teach nothing, are counted, and cost the worker nothing."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from controlplane.job.state import Job
 from messages.bounds import doubt

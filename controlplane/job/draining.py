@@ -5,8 +5,9 @@ Unless nothing can come before all of them are gone: then they go at once, and t
 
 from collections.abc import Iterable
 
-from controlplane.job.ranks import arrange
-from controlplane.job.state import Job, Worker
+from controlplane.job.ranks import whole_ranks
+from controlplane.job.state import Job
+from controlplane.job.workers import Worker
 
 
 def is_draining(job: Job, worker: Worker) -> bool:
@@ -26,4 +27,4 @@ def kept(job: Job, workers: Iterable[Worker]) -> list[Worker]:
 
 
 def can_go_on(job: Job, workers: list[Worker]) -> bool:
-    return len(workers) >= job.spec.workers.least and arrange(workers, job.spec.replica).world_size > 0
+    return len(workers) >= job.spec.workers.least and whole_ranks(workers, job.spec.replica) > 0

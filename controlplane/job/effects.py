@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from controlplane.job.state import Want
 from messages.clusters import KeepWorkers, RemoveWorkers
-from messages.ids import ClusterName, Generation
+from messages.ids import ClusterName, Generation, WorkerId
 from messages.jobs import Scalar
 from messages.records import Record
 from messages.worlds import JobCommand
@@ -40,9 +40,10 @@ class WatchStore:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """To all workers of the job."""
+    """To all workers of the job, or only to those in `to`."""
 
     message: JobCommand
+    to: tuple[tuple[ClusterName, WorkerId], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from messages.clusters import ClusterHeartbeat
+from messages.clusters import WorkerSight
 from messages.criteria import WhenSpent
 from messages.ids import ClusterName, Generation, Rank, WorkerId
 from messages.records import Record
@@ -13,6 +13,15 @@ from messages.worlds import StoreAddress
 @dataclass(frozen=True, slots=True)
 class Ticked:
     at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class FellBehind:
+    """This process decided, or woke, much later than it should have: it may not have heard yet what workers said."""
+
+    at_s: float
+    late_s: float
+    """For the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +54,21 @@ class WorkerNoticeCame:
 
 @dataclass(frozen=True, slots=True)
 class ClusterReported:
+    """The controller of a cluster was heard, and what changed there for this job."""
+
     at_s: float
-    topology: ClusterHeartbeat
+    cluster: ClusterName
+    incarnation: str
+    """New at each start of the controller."""
+    keeps: int = 0
+    """How many workers it was told to keep for the job."""
+    step: int = 0
+    """The step that one of them has completed."""
+    sights: tuple[WorkerSight, ...] = ()
+    forgotten: tuple[WorkerId, ...] = ()
+    """Workers that it no longer lists."""
+    is_whole: bool = False
+    """Workers that are not among the sights are not listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +208,7 @@ class BudgetRaised:
 
 JobEvent = (
     Ticked
+    | FellBehind
     | WorkerSpoke
     | WorkerSaidLeft
     | WorkerNoticeCame

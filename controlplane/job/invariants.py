@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from controlplane.job.effects import JobEffect, Publish
 from controlplane.job.ranks import ranks_of
 from controlplane.job.state import Job
+from controlplane.job.workers import Workers
 from messages.ids import Rank
 from messages.records import Phase
 from messages.worlds import Assignment, Entry, Halt, Invite, Locate
@@ -13,12 +14,19 @@ from messages.worlds import Assignment, Entry, Halt, Invite, Locate
 def check(before: Job, after: Job, effects: Iterable[JobEffect]) -> list[str]:
     """What is broken, in sentences; empty if nothing is."""
     record = after.record
-    broken = [*_ranks(after, record.assignment), *_ranks(after, record.prepared)]
+    broken = [*_indexes(after.workers), *_ranks(after, record.assignment), *_ranks(after, record.prepared)]
     broken += [*_fences(before, after), *_prepared(before, after), *_repaired(before, after), *_ends(before, after)]
     for effect in effects:
         if isinstance(effect, Publish):
             broken += _published(after, effect)
     return broken
+
+
+def _indexes(workers: Workers) -> list[str]:
+    """Those that are kept are those that a new table would have."""
+    fresh = Workers(workers.values())
+    names = ("live", "silent", "noticed", "exited", "finished", "overdue")
+    return [f"index {name} is wrong" for name in names if getattr(workers, name) != getattr(fresh, name)]
 
 
 def _ranks(job: Job, world: Assignment | None) -> list[str]:

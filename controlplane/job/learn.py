@@ -5,13 +5,15 @@ message older than the newest of the same worker, the generation for what traine
 time of submission for a worker of an earlier job of the same name, and bounds for what cannot be true (`doubts`).
 """
 
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import assert_never
+
+from msgspec.structs import replace
 
 from controlplane.job import events
 from controlplane.job.doubts import note_doubt, why_doubted
 from controlplane.job.learn_budget import learn_budget
-from controlplane.job.learn_clusters import learn_answer, learn_topology
+from controlplane.job.learn_clusters import learn_answer, learn_report
 from controlplane.job.learn_exits import learn_joining
 from controlplane.job.learn_workers import hear_worker, knows, learn_notice, tombstone
 from controlplane.job.reload import ask_for_reload
@@ -21,20 +23,34 @@ from controlplane.job.state import Job, Store, Unfit
 from controlplane.job.stopping import ask_to_stop
 from messages.bounds import doubt_notice
 from messages.clusters import Presence
+from messages.ids import WorkerId
 
 STORE_RETRY_S = 1.0
 SAVE_RETRY_S = 0.5
+JUDGES_AGAIN_S = 0.5
+"""Seconds after a late decision in which no worker is removed for lateness."""
+
+
+def learn_all(job: Job, batch: Sequence[events.JobEvent]) -> Job:
+    """Everything that waited, in the order in which it came, into an own copy of the table of workers."""
+    job = replace(job, workers=job.workers.own_copy())
+    for event in batch:
+        job = learn(job, event)
+    return job
 
 
 def learn(job: Job, event: events.JobEvent) -> Job:
+    """Changes the job's table of workers in place: it must be the decision's own."""
     match event:
         case events.Ticked():
             return job
+        case events.FellBehind(at_s):
+            return _learn_lateness(job, at_s)
         case events.WorkerSpoke(at_s, status, exit_):
             doubt = why_doubted(job, status)
             if doubt:
                 return note_doubt(job, status.worker, doubt)
-            job = hear_worker(job, status, at_s, heard_s=at_s, presence=Presence.ALIVE)
+            job = hear_worker(job, status, at_s, heard_s=at_s, presence=_presence_of(job, status.worker))
             return learn_joining(job, status.worker, exit_)
         case events.WorkerSaidLeft(_, worker, _, why, is_unfit):
             if is_unfit and knows(job, worker):
@@ -47,8 +63,8 @@ def learn(job: Job, event: events.JobEvent) -> Job:
             what = "it was told to end within" if source == "signal" else "its node will be taken in"
             why = f"{what} {remaining_s:.0f} s ({source})"
             return learn_notice(job, worker, why, at_s + remaining_s)
-        case events.ClusterReported(at_s, topology):
-            return learn_topology(job, topology, at_s)
+        case events.ClusterReported():
+            return learn_report(job, event)
         case events.ClusterAnswered(_, cluster, refusal):
             return learn_answer(job, cluster, refusal)
         case events.PlacementChanged(_, want, workers, shortage, leaving, at_once):
@@ -86,3 +102,18 @@ def learn(job: Job, event: events.JobEvent) -> Job:
             return learn_budget(job, event)
         case _:
             assert_never(event)
+
+
+def _presence_of(job: Job, worker: WorkerId) -> Presence:
+    """Of one that spoke by itself. Its controller called it silent, and says so once: it takes that back as soon as it
+    hears the worker too."""
+    known = job.workers.get(worker)
+    return Presence.SILENT if known is not None and known.presence is Presence.SILENT else Presence.ALIVE
+
+
+def _learn_lateness(job: Job, at_s: float) -> Job:
+    """A process that is late all the time must judge in the end: a dead worker keeps the others from training."""
+    since_s = job.late_since_s if at_s <= job.judges_from_s + JUDGES_AGAIN_S else at_s
+    if at_s - since_s > job.spec.timeouts.suspect_s:
+        return job
+    return replace(job, late_since_s=since_s, judges_from_s=at_s + JUDGES_AGAIN_S)

@@ -1,44 +1,37 @@
 """What the heartbeats and answers of cluster-controllers teach."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from controlplane.job.doubts import note_doubt, why_doubted
-from controlplane.job.learn_workers import hear_worker, is_dead, put, tombstone
+from controlplane.job.events import ClusterReported
+from controlplane.job.learn_workers import hear_worker, is_dead, put, tombstone_all
 from controlplane.job.sharing import heard_again
-from controlplane.job.state import Cluster, Job, Worker
-from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
+from controlplane.job.state import Cluster, Job
+from controlplane.job.workers import Worker
+from messages.clusters import Presence, WorkerSight
 from messages.ids import ClusterName, WorkerId
 
-PAST_INCARNATIONS_AT_MOST = 10
-INCARNATION_QUIET_S = 5.0
 CLUSTER_FORGOTTEN_S = 3600.0
 """Seconds before a silent, empty cluster is forgotten. It keeps no share for that long: see `sharing.py`."""
 
 
-def learn_topology(job: Job, topology: ClusterHeartbeat, at_s: float) -> Job:
-    before = job.clusters.get(topology.cluster)
-    if before is not None and _is_old_topology(before, topology, at_s):
-        return job
-    restarted = before is not None and before.incarnation != topology.incarnation
-    past = before.past_incarnations if before is not None else ()
-    if before is not None and restarted:
-        past = (*past, before.incarnation)[-PAST_INCARNATIONS_AT_MOST:]
-    known = heard_again(before, at_s) if before is not None else Cluster(topology.incarnation, topology.seq, at_s, 0)
-    cluster = replace(
-        known,
-        incarnation=topology.incarnation,
-        seq=topology.seq,
-        heard_s=at_s,
-        keeps=topology.keeps.get(job.name, 0),
-        past_incarnations=past,
-    )
-    job = replace(job, clusters={**_remembered(job, at_s), topology.cluster: cluster})
+def learn_report(job: Job, report: ClusterReported) -> Job:
+    at_s, name = report.at_s, report.cluster
+    before = job.clusters.get(name)
+    restarted = before is not None and before.incarnation != report.incarnation
+    known = heard_again(before, at_s) if before is not None else Cluster(report.incarnation, at_s, 0)
+    cluster = replace(known, incarnation=report.incarnation, heard_s=at_s, keeps=report.keeps, step=report.step)
+    job = replace(job, clusters={**_remembered(job, at_s), name: cluster})
     if restarted:
-        job = _restart_silence(job, topology.cluster, at_s)
-    sights = [sight for sight in topology.workers if sight.job == job.name]
-    for sight in sights:
-        job = _see_worker(job, topology.cluster, sight, at_s)
-    return _miss(job, topology.cluster, {sight.worker for sight in sights})
+        job = _restart_silence(job, name, at_s)
+    gone = {sight.worker: sight.why or "gone" for sight in report.sights if sight.presence is Presence.GONE}
+    for sight in report.sights:
+        if sight.worker not in gone:
+            job = _see_worker(job, name, sight, at_s)
+    job = tombstone_all(job, gone) if gone else job
+    if report.is_whole:
+        return _miss_all_but(job, name, {sight.worker for sight in report.sights})
+    return _miss(job, [job.workers[worker] for worker in report.forgotten if worker in job.workers])
 
 
 def learn_answer(job: Job, cluster: ClusterName, refusal: str) -> Job:
@@ -49,24 +42,18 @@ def learn_answer(job: Job, cluster: ClusterName, refusal: str) -> Job:
 
 
 def _remembered(job: Job, at_s: float) -> dict[ClusterName, Cluster]:
-    inhabited = {worker.cluster for worker in job.workers.values()}
-    return {
-        name: cluster
+    old = {
+        name
         for name, cluster in job.clusters.items()
-        if cluster.keeps or name in inhabited or at_s - cluster.heard_s <= CLUSTER_FORGOTTEN_S
+        if not cluster.keeps and at_s - cluster.heard_s > CLUSTER_FORGOTTEN_S
     }
-
-
-def _is_old_topology(before: Cluster, topology: ClusterHeartbeat, at_s: float) -> bool:
-    """An earlier incarnation counts again if the one that took its place is quiet: it was a stray, or has died."""
-    if topology.incarnation == before.incarnation:
-        return topology.seq <= before.seq
-    return topology.incarnation in before.past_incarnations and at_s - before.heard_s < INCARNATION_QUIET_S
+    if not old:
+        return job.clusters
+    forgotten = old - {worker.cluster for worker in job.workers.values()}
+    return {name: cluster for name, cluster in job.clusters.items() if name not in forgotten}
 
 
 def _see_worker(job: Job, cluster: ClusterName, sight: WorkerSight, at_s: float) -> Job:
-    if sight.presence is Presence.GONE:
-        return tombstone(job, sight.worker, sight.why or "gone")
     if sight.status is not None:
         doubt = why_doubted(job, sight.status)
         if not doubt:
@@ -92,23 +79,22 @@ def _see_doubted(job: Job, cluster: ClusterName, sight: WorkerSight, doubt: str,
     return note_doubt(put(job, replace(known, presence=sight.presence, heard_s=heard_s)), sight.worker, doubt)
 
 
-def _miss(job: Job, cluster: ClusterName, seen: set[WorkerId]) -> Job:
-    """Handle workers that the topology omits: forget one that never spoke, mark one that did as silent."""
-    workers: dict[WorkerId, Worker] = {}
-    for worker in job.workers.values():
-        if worker.cluster != cluster or worker.worker in seen:
-            workers[worker.worker] = worker
-        elif worker.presence is not Presence.STARTING:
-            workers[worker.worker] = replace(worker, presence=Presence.SILENT)
-    return replace(job, workers=workers)
+def _miss_all_but(job: Job, cluster: ClusterName, seen: set[WorkerId]) -> Job:
+    return _miss(job, [each for each in job.workers.values() if each.cluster == cluster and each.worker not in seen])
+
+
+def _miss(job: Job, missed: list[Worker]) -> Job:
+    """Handle workers that their controller does not list: forget one that never spoke, mark one that did as silent."""
+    for worker in missed:
+        if worker.presence is Presence.STARTING:
+            job.workers.drop(worker.worker)
+        elif worker.presence is not Presence.SILENT:
+            job.workers.put(replace(worker, presence=Presence.SILENT))
+    return job
 
 
 def _restart_silence(job: Job, cluster: ClusterName, at_s: float) -> Job:
     """A controller that has just started knows nothing of what was said before."""
-    return replace(
-        job,
-        workers={
-            key: replace(worker, heard_s=at_s) if worker.cluster == cluster else worker
-            for key, worker in job.workers.items()
-        },
-    )
+    for worker in [each for each in job.workers.values() if each.cluster == cluster]:
+        job.workers.put(replace(worker, heard_s=at_s))
+    return job

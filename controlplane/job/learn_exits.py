@@ -1,13 +1,12 @@
 """What the exits of trainers teach: which ranks have ended well, and which failed by itself."""
 
-from dataclasses import replace
-
-from msgspec import structs
+from msgspec.structs import replace
 
 from controlplane.job.live.trainers import is_over, lives_on
 from controlplane.job.queries import is_halted, member_of, member_of_prepared
 from controlplane.job.ranks import ranks_of
-from controlplane.job.state import Failure, Job, Worker
+from controlplane.job.state import Failure, Job
+from controlplane.job.workers import Worker
 from messages.ids import Rank, WorkerId
 from messages.workers import TrainerExit
 
@@ -21,7 +20,7 @@ def learn_exits(job: Job, worker: Worker) -> Job:
         prepared, member = None, member_of(job, worker.worker)
         if not concerns_present_world(job, worker):
             return job
-    if member is None:
+    if member is None or not worker.exits:
         return job
     own = [exit_ for exit_ in worker.exits if exit_.rank in ranks_of(member)]
     clean = job.round.clean | {exit_.rank for exit_ in own if exit_.clean and prepared is None}
@@ -36,10 +35,10 @@ def learn_exits(job: Job, worker: Worker) -> Job:
 def learn_fallen(job: Job, worker: Worker) -> Job:
     """A halt does not end who lives through changes: that others noticed its end before it was told excuses nothing."""
     member = member_of(job, worker.worker)
-    if member is None or not is_halted(job):
+    if member is None or not worker.fallen or not is_halted(job):
         return job
     own = [
-        structs.replace(each.exit, rank=Rank(member.first_rank + each.local_rank))
+        replace(each.exit, rank=Rank(member.first_rank + each.local_rank))
         for each in worker.fallen
         if each.generation == job.record.generation and each.local_rank < member.ranks
     ]

@@ -1,8 +1,9 @@
 """What the messages of workers teach: who is there, who was noticed, who is gone for good."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from typing import TypeVar
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from controlplane.job.doubts import note_doubt
 from controlplane.job.learn_exits import learn_ends, learn_exits, learn_fallen
@@ -11,18 +12,21 @@ from controlplane.job.queries import has_finished, member_of, member_of_prepared
 from controlplane.job.ranks import ranks_of
 from controlplane.job.reload import forget_outdated
 from controlplane.job.scripts import came_further, has_first_step, has_fresh_checkpoint
-from controlplane.job.state import Barred, Job, Unfit, Worker
+from controlplane.job.state import Barred, Job, Unfit
 from controlplane.job.stopping import keep_checkpoint
+from controlplane.job.workers import Worker
 from messages.clusters import Presence
 from messages.ids import WorkerId
 from messages.jobs import Failures
 from messages.workers import WorkerPhase, WorkerStatus
 from runtime.backoff import pause_after
 
-TOMBSTONES_AT_MOST = 1000
+TOMBSTONES_AT_MOST = 20_000
 FORGIVEN_S = 60.0
 """Seconds that a worker whose trainers failed must run well before it is trusted again."""
 OF_EARLIER_JOB = "it belongs to an earlier job of this name"
+
+Value = TypeVar("Value")
 
 
 def hear_worker(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presence: Presence) -> Job:
@@ -62,6 +66,7 @@ def hear_worker(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, 
         noticed=known.noticed,
         deadline_s=known.deadline_s,
         trainers=status.trainers,
+        assigned=status.assigned,
     )
     if job.failures.unfit.workers and status.phase not in (WorkerPhase.WARMING, WorkerPhase.LEAVING):
         job = replace(job, failures=replace(job.failures, unfit=Unfit()))
@@ -72,7 +77,7 @@ def hear_worker(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, 
     if has_fresh_checkpoint(job, known, heard):
         job = replace(job, script=replace(job.script, checkpointed_s=at_s))
     if heard.checkpoints and not job.record.checkpointed:
-        job = replace(job, record=structs.replace(job.record, checkpointed=True))
+        job = replace(job, record=replace(job.record, checkpointed=True))
     job = learn_ends(learn_fallen(learn_exits(put(job, heard), heard), heard), known, heard)
     job = keep_checkpoint(_keep_certificate(_bar(job, known, heard, at_s), heard), status.checkpoint)
     if status.notice_s is not None:
@@ -86,25 +91,33 @@ def hear_worker(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, 
 
 def tombstone(job: Job, worker: WorkerId, why: str) -> Job:
     """From now on nothing that it says counts."""
-    if worker in job.gone:
+    return tombstone_all(job, {worker: why})
+
+
+def tombstone_all(job: Job, lost: Mapping[WorkerId, str]) -> Job:
+    """Removes many workers at once: from now on nothing that they say counts."""
+    fresh = {worker: why for worker, why in lost.items() if worker not in job.gone}
+    if not fresh:
         return job
-    was_over, was_released = is_over(job), worker in job.contacts.released_s
-    gone = {**job.gone, worker: why}
-    while len(gone) > TOMBSTONES_AT_MOST:
-        del gone[next(iter(gone))]
-    job = replace(
-        job,
-        gone=gone,
-        workers={key: value for key, value in job.workers.items() if key != worker},
-        contacts=replace(
-            job.contacts,
-            released_s={key: value for key, value in job.contacts.released_s.items() if key != worker},
-            invited_s={key: value for key, value in job.contacts.invited_s.items() if key != worker},
-        ),
-        failures=replace(
-            job.failures, barred={key: value for key, value in job.failures.barred.items() if key != worker}
-        ),
-    )
+    was_over = is_over(job)
+    gone = {**job.gone, **fresh}
+    for oldest in [*gone][: max(0, len(gone) - TOMBSTONES_AT_MOST)]:
+        del gone[oldest]
+    job = replace(job, gone=gone)
+    for worker in fresh:
+        job = _forget(job, worker, was_over=was_over)
+    return job
+
+
+def _forget(job: Job, worker: WorkerId, *, was_over: bool) -> Job:
+    was_released = worker in job.contacts.released_s
+    job.workers.drop(worker)
+    if was_released or worker in job.contacts.invited_s:
+        contacts = job.contacts
+        released_s, invited_s = _without(contacts.released_s, worker), _without(contacts.invited_s, worker)
+        job = replace(job, contacts=replace(contacts, released_s=released_s, invited_s=invited_s))
+    if worker in job.failures.barred:
+        job = replace(job, failures=replace(job.failures, barred=_without(job.failures.barred, worker)))
     job = forget_outdated(job, worker)
     member = member_of(job, worker)
     if member is not None and was_over:
@@ -115,7 +128,7 @@ def tombstone(job: Job, worker: WorkerId, why: str) -> Job:
         return job
     return replace(
         job,
-        record=structs.replace(job.record, losses=job.record.losses + 1),
+        record=replace(job.record, losses=job.record.losses + 1),
         round=replace(job.round, lost_member=True),
     )
 
@@ -143,17 +156,23 @@ def is_old_word(known: Worker, status: WorkerStatus) -> bool:
 
 
 def put(job: Job, worker: Worker) -> Job:
-    return replace(job, workers={**job.workers, worker.worker: worker})
+    """Changes the table in place: it is the decision's own copy."""
+    job.workers.put(worker)
+    return job
 
 
 def backoff_s(limits: Failures, failures: int) -> float:
     return pause_after(failures, limits.backoff_s, limits.backoff_max_s)
 
 
+def _without(table: dict[WorkerId, Value], worker: WorkerId) -> dict[WorkerId, Value]:
+    return {key: value for key, value in table.items() if key != worker}
+
+
 def _learn_submission(job: Job, submitted_at: float) -> Job:
     """The record of the job was lost, and its workers know when the job was submitted."""
     submitted_s = job.submitted_s + submitted_at - job.record.submitted_at
-    record = structs.replace(job.record, submitted_at=submitted_at)
+    record = replace(job.record, submitted_at=submitted_at)
     return replace(job, is_submission_known=True, submitted_s=submitted_s, record=record)
 
 
@@ -166,7 +185,7 @@ def _keep_certificate(job: Job, heard: Worker) -> Job:
     told = next((trainer.certificate for trainer in heard.trainers if trainer.certificate is not None), None)
     if told is None or job.record.certificate is not None or job.record.phase.ended:
         return job
-    return replace(job, record=structs.replace(job.record, certificate=told))
+    return replace(job, record=replace(job.record, certificate=told))
 
 
 def _bar(job: Job, known: Worker, heard: Worker, at_s: float) -> Job:
@@ -174,12 +193,9 @@ def _bar(job: Job, known: Worker, heard: Worker, at_s: float) -> Job:
     barred = job.failures.barred.get(heard.worker)
     forgiven = barred is not None and at_s >= barred.until_s + FORGIVEN_S
     if forgiven and any(trainer.active for trainer in heard.trainers):
-        return replace(
-            job,
-            failures=replace(
-                job.failures, barred={key: value for key, value in job.failures.barred.items() if key != heard.worker}
-            ),
-        )
+        return replace(job, failures=replace(job.failures, barred=_without(job.failures.barred, heard.worker)))
+    if not (heard.exits or heard.fallen):
+        return job
     failed = [exit_ for exit_ in heard.exits if (not exit_.clean or exit_.early) and exit_ not in known.exits]
     if not failed and set(heard.fallen) <= set(known.fallen):
         return job

@@ -5,9 +5,10 @@ For scripts such a change is a restart; trainers that live on change in place.
 
 from controlplane.job.draining import is_draining
 from controlplane.job.queries import members, world_size
-from controlplane.job.ranks import arrange
+from controlplane.job.ranks import whole_ranks
 from controlplane.job.sentences import count, name_workers
-from controlplane.job.state import Job, Worker
+from controlplane.job.state import Job
+from controlplane.job.workers import Worker
 
 
 def why_without_some(job: Job, candidates: list[Worker]) -> str | None:
@@ -17,7 +18,7 @@ def why_without_some(job: Job, candidates: list[Worker]) -> str | None:
 
 
 def why_larger(job: Job, candidates: list[Worker]) -> str | None:
-    if arrange(candidates, job.spec.replica).world_size <= world_size(job):
+    if whole_ranks(candidates, job.spec.replica) <= world_size(job):
         return None
     present = {member.worker for member in members(job)}
     joined = [worker.worker for worker in candidates if worker.worker not in present]

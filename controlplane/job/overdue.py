@@ -4,10 +4,10 @@ Knowledge ends a wait; these limits do where it does not come.
 """
 
 from controlplane.job.live.trainers import concerned, has_entered, is_over
-from controlplane.job.queries import has_finished, hears_somebody, is_heard, present_members
-from controlplane.job.state import Job, Worker
+from controlplane.job.queries import has_finished, hears_somebody, is_heard, present_members, remembered
+from controlplane.job.state import Job
 from controlplane.job.stopping import grace_s, is_ending
-from messages.clusters import Presence
+from controlplane.job.workers import Worker
 from messages.ids import WorkerId
 from messages.records import Phase
 from messages.workers import WorkerPhase
@@ -19,14 +19,19 @@ OVERSLEPT_S = 0.1
 PARK_ALIVE_S = 2.0
 """How long trainers may take to park that are seen to be alive: on a busy machine they wait for a core."""
 
+HUNDRED_ANSWER_S = 0.01
+"""Seconds more for each hundred workers: the halts to large worlds, and their answers, are under way for longer."""
+
 Overdue = list[tuple[Worker, str]]
 
 
+@remembered
 def unready(job: Job) -> list[WorkerId]:
     """Members that are there but have not said that they forked their trainers, or took them over."""
     return [worker.worker for member, worker in present_members(job) if not _is_ready(job, member, worker)]
 
 
+@remembered
 def unparked(job: Job) -> list[WorkerId]:
     """Members of the halted worlds that are there and may still have trainers in them."""
     return [worker.worker for worker in concerned(job) if not _is_parked(job, worker)]
@@ -57,17 +62,21 @@ def _is_parked(job: Job, worker: Worker) -> bool:
     """Where no world follows, its trainers must have ended."""
     if is_ending(job) and worker.trainers:
         return False
-    if worker.trainers and all(trainer.parked >= job.record.generation for trainer in worker.trainers):
-        return True
+    for trainer in worker.trainers:
+        if trainer.parked < job.record.generation:
+            break
+    else:
+        if worker.trainers:
+            return True
     obeys = worker.generation >= job.record.generation
     return obeys and worker.phase in (WorkerPhase.PARKED, WorkerPhase.IDLE, WorkerPhase.LEAVING)
 
 
 def silent(job: Job, now_s: float) -> Overdue:
     found: Overdue = []
-    for worker in job.workers.values():
+    for worker in (job.workers[name] for name in sorted(job.workers.silent)):
         cluster = job.clusters.get(worker.cluster)
-        if worker.presence is not Presence.SILENT or cluster is None:
+        if cluster is None:
             continue
         silent_s = now_s - worker.heard_s
         if silent_s > job.spec.timeouts.suspect_s and is_heard(cluster, now_s):
@@ -83,6 +92,8 @@ def unreachable(job: Job, late: list[WorkerId], now_s: float) -> Overdue:
         return []
     limit_s = job.spec.timeouts.suspect_s + job.spec.timeouts.stop_grace_s
     found: Overdue = []
+    if now_s - job.round.assigned_s <= limit_s:
+        return []
     for worker in (job.workers[name] for name in late):
         cluster = job.clusters.get(worker.cluster)
         heard_s = max(worker.heard_s, job.round.assigned_s, cluster.heard_s if cluster is not None else 0.0)
@@ -108,41 +119,44 @@ def park_by_s(job: Job) -> float | None:
     return min((by_s for _, by_s in _parking(job)), default=None)
 
 
-def slept_s(job: Job, now_s: float) -> float:
-    """How much later than it should this process looks at the deadline for parking."""
-    by_s = park_by_s(job)
-    if by_s is None or job.round.halted_s is None or now_s <= by_s + OVERSLEPT_S:
-        return 0.0
-    return now_s - job.round.halted_s - _park_limit_s(job)
+def unparked_in_time(job: Job, now_s: float) -> tuple[Overdue, float]:
+    """Trainers that live on answer a halt within milliseconds: one that does not is as good as dead.
+
+    Returns the overdue workers, and the seconds by which this process missed the first deadline."""
+    halted_s, parking = job.round.halted_s or 0.0, _parking(job)
+    first_s = min((by_s for _, by_s in parking), default=now_s)
+    late = [(worker, f"did not park within {by_s - halted_s:.1f} s") for worker, by_s in parking if now_s >= by_s]
+    if not late or now_s <= first_s + OVERSLEPT_S:
+        return late, 0.0
+    return late, now_s - first_s
 
 
-def unparked_in_time(job: Job, now_s: float) -> Overdue:
-    """Trainers that live on answer a halt within milliseconds: one that does not is as good as dead."""
-    halted_s = job.round.halted_s or 0.0
-    return [(worker, f"did not park within {by_s - halted_s:.1f} s") for worker, by_s in _parking(job) if now_s >= by_s]
-
-
+@remembered
 def _parking(job: Job) -> list[tuple[Worker, float]]:
     """Whose trainers have still to park, and until when they are waited for. If they are to end, that is their grace.
 
     Silence ends the wait; whoever says that they are alive, again and again, has more time. It is not without end."""
     if job.record.phase is not Phase.RESHAPING or job.round.halted_s is None or is_ending(job):
         return []
-    late = [job.workers[name] for name in unparked(job)]
-    return [(worker, _park_by_s(job, worker, job.round.halted_s)) for worker in late if worker.trainers]
+    if not job.workers.live:
+        return []
+    everybody, late = concerned(job), [job.workers[name] for name in unparked(job)]
+    halted_s = job.round.halted_s + HUNDRED_ANSWER_S * (len(everybody) // 100)
+    limit_s = _park_limit_s(job, everybody, len(late))
+    return [(worker, _park_by_s(job, worker, halted_s, limit_s)) for worker in late if worker.trainers]
 
 
-def _park_by_s(job: Job, worker: Worker, halted_s: float) -> float:
-    by_s = halted_s + _park_limit_s(job)
+def _park_by_s(job: Job, worker: Worker, halted_s: float, limit_s: float) -> float:
+    by_s = halted_s + limit_s
     if not _is_seen_alive(job, worker):
         return by_s
     return max(by_s, min(worker.heard_s + job.spec.timeouts.park_s, halted_s + PARK_ALIVE_S))
 
 
-def _park_limit_s(job: Job) -> float:
+def _park_limit_s(job: Job, everybody: list[Worker], late: int) -> float:
     """If nobody has parked it is rather the halt that did not arrive; and without them all would be lost anyway."""
-    timeouts, late = job.spec.timeouts, unparked(job)
-    answered = any(worker.trainers and worker.worker not in late for worker in concerned(job))
+    timeouts = job.spec.timeouts
+    answered = late < len(everybody) and any(each.trainers and _is_parked(job, each) for each in everybody)
     return timeouts.park_s if answered else max(timeouts.park_s, timeouts.suspect_s)
 
 

@@ -7,7 +7,7 @@ see the same members agree.
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from controlplane.job.state import Worker
+from controlplane.job.workers import Worker
 from messages.ids import Rank, WorkerId
 from messages.jobs import Workers
 from messages.worlds import Member
@@ -26,6 +26,12 @@ def choose(workers: Iterable[Worker], wanted: int, present: Collection[WorkerId]
     """At most `wanted` of them, and an allowed number; those that are in the world now stay in it."""
     best = sorted(workers, key=lambda worker: (worker.worker not in present, _place(worker)))[:wanted]
     return best[: sizes.fitting(len(best))]
+
+
+def whole_ranks(workers: Iterable[Worker], replica: int) -> int:
+    """Ranks in the world of these workers, in whole replicas."""
+    slots = sum(worker.slots for worker in workers)
+    return slots - slots % replica
 
 
 def arrange(workers: Iterable[Worker], replica: int) -> Arrangement:

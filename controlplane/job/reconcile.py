@@ -1,10 +1,10 @@
 """Second half of a decision: compare what is known with what is wanted and move the job on, phase by phase."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from controlplane.job.changes import changes_in_place
 from controlplane.job.commands import ask, is_unconfirmed, repeats_halt_at_s
-from controlplane.job.live.plan import give_up_at_s, hurry_at_s
+from controlplane.job.live.next_world import give_up_at_s, hurry_at_s
 from controlplane.job.live.stalls import watch, watch_again_at_s
 from controlplane.job.live.trainers import is_over
 from controlplane.job.overdue import park_by_s, silent
@@ -23,6 +23,8 @@ CALM_TICK_S = 1.0
 
 
 def reconcile(turn: Turn) -> None:
+    if turn.job.gathers_until_s is not None and turn.now_s >= turn.job.gathers_until_s:
+        turn.job = replace(turn.job, gathers_until_s=None)
     if not turn.record.phase.ended:
         turn.remove(silent(turn.job, turn.now_s))
         _note_the_end(turn)
@@ -46,8 +48,9 @@ def wake_at_s(turn: Turn) -> float | None:
 
 def _deadlines(turn: Turn) -> list[float]:
     deadlines = [turn.job.pause.retry_s, park_by_s(turn.job), give_up_at_s(turn.job), repeats_halt_at_s(turn.job)]
-    deadlines.append(turn.grows_at_s)
-    if turn.record.phase in (Phase.RUNNING, Phase.FORMING) and changes_in_place(turn.job):
+    deadlines += [turn.grows_at_s, turn.job.judges_from_s, turn.job.gathers_until_s]
+    in_world = turn.record.phase in (Phase.RUNNING, Phase.FORMING)
+    if turn.job.workers.noticed and in_world and changes_in_place(turn.job):
         deadlines += hurry_at_s(turn.job).values()
     deadlines += watch_again_at_s(turn.job)
     return [at_s for at_s in deadlines if at_s is not None]

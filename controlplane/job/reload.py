@@ -4,17 +4,16 @@ The next one goes only when all that are wanted are in the world and have traine
 not work costs one worker and not the job. Scripts without the SDK restart all at once.
 """
 
-from dataclasses import replace
-
-from msgspec import structs
+from msgspec.structs import replace
 
 from controlplane.job.draining import can_go_on, is_draining
 from controlplane.job.live.trainers import is_over, joiners, survivors, whole
-from controlplane.job.queries import can_train, member_of, members, present_members, world_size
-from controlplane.job.ranks import arrange
+from controlplane.job.queries import can_train, last_heard_s, member_of, members, present_members, world_size
+from controlplane.job.ranks import whole_ranks
 from controlplane.job.sentences import how_it_ended, still_run_old_code
 from controlplane.job.sharing import wanted_by_cluster
-from controlplane.job.state import Failure, Job, Worker
+from controlplane.job.state import Failure, Job
+from controlplane.job.workers import Worker
 from messages.ids import WorkerId
 
 NEW_CODE = "its code is reloaded"
@@ -27,7 +26,7 @@ def ask_for_reload(job: Job) -> Job:
     if job.record.phase.ended:
         return job
     outdated = dict.fromkeys([*(member.worker for member, _ in present_members(job)), *sorted(job.workers)])
-    record = structs.replace(job.record, outdated=tuple(outdated), reloads=job.record.reloads + 1)
+    record = replace(job.record, outdated=tuple(outdated), reloads=job.record.reloads + 1)
     return replace(job, record=record, failures=replace(job.failures, joining=None))
 
 
@@ -36,25 +35,28 @@ def forget_outdated(job: Job, worker: WorkerId) -> Job:
     if worker not in job.record.outdated:
         return job
     left = tuple(other for other in job.record.outdated if other != worker)
-    return replace(job, record=structs.replace(job.record, outdated=left))
+    return replace(job, record=replace(job.record, outdated=left))
 
 
 def all_began_anew(job: Job) -> Job:
-    return replace(job, record=structs.replace(job.record, outdated=()))
+    return replace(job, record=replace(job.record, outdated=()))
 
 
 def can_do_without_one(job: Job) -> bool:
-    """Whoever of its members is left out."""
+    """Whether the job can continue without any one of its members."""
     here = [worker for _, worker in present_members(job)]
-    return all(_can_do_without(job, here, worker) for worker in here)
+    are_alike = job.spec.replica == 1 or len({worker.slots for worker in here}) == 1
+    return all(_can_do_without(job, here, worker) for worker in (here[:1] if are_alike else here))
 
 
 def next_to_reload(job: Job) -> WorkerId | None:
     """Of the present world, if it is complete, proven and can do without. Not while another of them has to go."""
+    old = _outdated_members(job)
+    if not old:
+        return None
     here = [worker for _, worker in present_members(job)]
     settled = all(can_train(worker) and not is_draining(job, worker) for worker in here)
-    old = _outdated_members(job)
-    if not old or not settled or not _is_complete(job) or not _is_proven(job):
+    if not settled or not _is_complete(job) or not _is_proven(job):
         return None
     return old[0] if _can_do_without(job, here, job.workers[old[0]]) else None
 
@@ -94,11 +96,11 @@ def _is_complete(job: Job) -> bool:
     ]
     here = [*(worker for _, worker in present_members(job)), *newcomers]
     enough = bool(job.clusters) and len(here) >= sum(wanted_by_cluster(job).values())
-    return enough and arrange(here, job.spec.replica).world_size <= world_size(job)
+    return enough and whole_ranks(here, job.spec.replica) <= world_size(job)
 
 
 def _is_proven(job: Job) -> bool:
-    heard_s = max((worker.heard_s for _, worker in present_members(job)), default=0.0)
+    heard_s = max((last_heard_s(job, worker) for _, worker in present_members(job)), default=0.0)
     return job.round.assigned_s is not None and heard_s - max(job.round.assigned_s, job.round.share_taken_s) >= PROVEN_S
 
 
@@ -113,4 +115,5 @@ def _words_of(failed: Failure) -> str:
 
 
 def _outdated_members(job: Job) -> list[WorkerId]:
-    return [member.worker for member in members(job) if member.worker in {*job.record.outdated} & {*job.workers}]
+    old = job.workers.keys() & job.record.outdated
+    return [member.worker for member in members(job) if member.worker in old] if old else []

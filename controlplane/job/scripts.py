@@ -5,14 +5,17 @@ minimum life (`workers.settle_s`, by default a multiple of what a restart was me
 and what a person asked for never wait.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from controlplane.job.live.trainers import lives_on
 from controlplane.job.membership import why_larger, why_without_some
 from controlplane.job.queries import is_decided, member_of, unheard
 from controlplane.job.reload import NEW_CODE
 from controlplane.job.sentences import count
-from controlplane.job.state import Job, Start, Worker
+from controlplane.job.state import Job, Start
+from controlplane.job.workers import Worker
 from messages.records import Phase
 
 LIFE_IN_RESTARTS = 20

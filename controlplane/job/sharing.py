@@ -10,13 +10,15 @@ be capped, all are asked again, and have twice as long.
 
 from bisect import bisect_right
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Collection
+
+from msgspec.structs import replace
 
 from controlplane.job.overdue import patience_s
 from controlplane.job.queries import TOPOLOGY_FRESH_S, hears_somebody
 from controlplane.job.sentences import count
 from controlplane.job.state import Cluster, Job
-from messages.ids import ClusterName
+from messages.ids import ClusterName, WorkerId
 from messages.workers import WorkerPhase
 
 DOUBLINGS_AT_MOST = 3
@@ -30,7 +32,7 @@ def wanted_by_cluster(job: Job) -> Counts:
     names = sorted(job.clusters)
     if not names or job.record.phase.ended or job.record.rests:
         return dict.fromkeys(names, 0)
-    if job.supply.awaits_placement:
+    if job.supply.awaits_placement or (job.gathers_until_s is not None and job.supply.placement is None):
         return {name: cluster.keeps for name, cluster in sorted(job.clusters.items())}
     if job.supply.placement is not None:
         staying = _held(job, but_noticed=True)
@@ -99,7 +101,8 @@ def _at_most(cap: int) -> str:
 
 def _shares(job: Job) -> bool:
     supply = job.supply
-    alone = supply.placement is not None or supply.awaits_placement or len(job.clusters) < 2
+    waits = supply.awaits_placement or job.gathers_until_s is not None
+    alone = supply.placement is not None or waits or len(job.clusters) < 2
     return not (alone or job.record.phase.ended or job.record.rests)
 
 
@@ -138,10 +141,16 @@ def filled(counts: Counts, wanted: int, limits: Counts) -> Counts:
 
 def _held(job: Job, *, but_noticed: bool = False) -> Counter[ClusterName]:
     """Members of the present world and of the prepared one."""
-    worlds = (job.record.assignment, job.record.prepared)
-    names = {member.worker for world in worlds if world is not None for member in world.members}
-    here = [job.workers[name] for name in names if name in job.workers]
-    return Counter(worker.cluster for worker in here if worker.noticed is None or not but_noticed)
+    counts: Counter[ClusterName] = Counter()
+    counted: Collection[WorkerId] = ()
+    for world in (job.record.assignment, job.record.prepared):
+        if world is not None:
+            counts += world.by_cluster
+            left_out = {*(world.by_worker.keys() - job.workers.keys()), *(world.by_worker.keys() & counted)}
+            left_out |= world.by_worker.keys() & job.workers.noticed if but_noticed else set()
+            counts.subtract(Counter(world.by_worker[name].cluster for name in left_out))
+            counted = world.by_worker.keys()
+    return counts
 
 
 def _brought(job: Job) -> Counter[ClusterName]:

@@ -1,60 +1,29 @@
 """What the master knows of one job."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from msgspec import structs
-
-from messages.clusters import Presence
+from controlplane.job.workers import Worker, Workers
 from messages.ids import NO_GENERATION, ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import JobSpec
 from messages.records import Phase, Record
-from messages.workers import Fallen, TrainerExit, TrainerStatus, WorkerPhase, WrittenCheckpoint
+from messages.workers import TrainerExit, WorkerPhase, WrittenCheckpoint
 from messages.worlds import StoreAddress
 
+GATHER_S = 2.5
+"""Seconds in which every cluster with a controller is heard by a master that has just begun to lead."""
 UNKNOWN_COST_S = 3.0
 """Seconds that a restart is taken to cost by a master that has seen none of this job."""
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
-    """One worker of this job, as far as it was heard or seen."""
-
-    worker: WorkerId
-    cluster: ClusterName
-    first_seen_s: float
-    heard_s: float
-    """When the newest word of it was spoken, on this process's monotonic clock."""
-    presence: Presence = Presence.ALIVE
-    seq: int = -1
-    phase: WorkerPhase = WorkerPhase.WARMING
-    generation: Generation = NO_GENERATION
-    slots: int = 1
-    region: str = ""
-    zone: str = ""
-    node: str = ""
-    address: str = "127.0.0.1"
-    pid: int = 0
-    step: int | None = None
-    checkpoints: int = 0
-    exits: tuple[TrainerExit, ...] = ()
-    fallen: tuple[Fallen, ...] = ()
-    noticed: str | None = None
-    """Why it will leave, once it was noticed."""
-    deadline_s: float | None = None
-    """When it will, at the latest."""
-    trainers: tuple[TrainerStatus, ...] = ()
-    """Those that live through changes of the world, in the order of their local ranks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """What the newest topology of a cluster said about this job."""
+class Cluster(Struct, frozen=True):
+    """What the controller of a cluster last reported about this job."""
 
     incarnation: str
-    seq: int
     heard_s: float
     keeps: int
-    past_incarnations: tuple[str, ...] = ()
+    step: int = 0
+    """The step that one of the workers there has completed, as it was last heard."""
     told_s: float | None = None
     """When it was last told how many workers to keep."""
     refusal: str = ""
@@ -66,8 +35,7 @@ class Cluster:
     """The most workers it is asked for, since it brought no more for too long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
+class Store(Struct, frozen=True):
     generation: Generation = NO_GENERATION
     """The newest generation that a store was asked for."""
     address: StoreAddress | None = None
@@ -76,16 +44,14 @@ class Store:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """The first trainer of a generation that failed by itself, or the first that lost a peer."""
 
     worker: WorkerId
     exit: TrainerExit
 
 
-@dataclass(frozen=True, slots=True)
-class Unfit:
+class Unfit(Struct, frozen=True):
     """Workers that left because they have not the GPUs that the job asks for, since one last could train."""
 
     workers: int = 0
@@ -93,16 +59,14 @@ class Unfit:
     """Of the newest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Barred:
+class Barred(Struct, frozen=True):
     """A worker whose trainers failed is not invited for a while."""
 
     failures: int
     until_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """Ranks have waited for long in the all-reduce of a step, and all workers are asked where theirs are."""
 
     generation: Generation
@@ -121,8 +85,7 @@ class Wait:
     """The round is closed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """How the present world came up: what a restart costs is measured by it."""
 
     up_s: float | None = None
@@ -136,8 +99,7 @@ class Start:
     """The same of the world before."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeadlineLeft:
+class DeadlineLeft(Struct, frozen=True):
     """What was left of a deadline when it was last looked at."""
 
     steps: int
@@ -145,8 +107,7 @@ class DeadlineLeft:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Struct, frozen=True):
     """What the job wants of its allocator. Each newer one replaces the older."""
 
     number: int
@@ -163,8 +124,7 @@ class Want:
     """Silent clusters in which it has no worker left: nodes there are of no more use."""
 
 
-@dataclass(frozen=True, slots=True)
-class Supply:
+class Supply(Struct, frozen=True):
     """What the allocator was told, and what it answered."""
 
     want: Want | None = None
@@ -181,8 +141,7 @@ class Supply:
     """Also if too few are left to train."""
 
 
-@dataclass(frozen=True, slots=True)
-class Storage:
+class Storage(Struct, frozen=True):
     """How far the record is stored."""
 
     saved: Record | None = None
@@ -191,8 +150,7 @@ class Storage:
     """When to try again after it could not be saved."""
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(Struct, frozen=True):
     """The present world, from its decision to the end of its trainers."""
 
     assigned_s: float | None = None
@@ -220,8 +178,7 @@ class Round:
     """Ranks that exited with 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptRun:
+class ScriptRun(Struct, frozen=True):
     """What decides when a script without the SDK is restarted to grow."""
 
     start: Start = Start()
@@ -231,8 +188,7 @@ class ScriptRun:
     """A person asked for more workers: those that come are admitted at once until all of them are there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """What the next world waits for."""
 
     retry_s: float | None = None
@@ -242,8 +198,7 @@ class Pause:
     """After a pause: its next world waits for those that are known to come, as the first did."""
 
 
-@dataclass(frozen=True, slots=True)
-class FailureLog:
+class FailureLog(Struct, frozen=True):
     counted: Failure | None = None
     """The last that counted against what is allowed."""
     judged: Generation = NO_GENERATION
@@ -254,8 +209,7 @@ class FailureLog:
     barred: dict[WorkerId, Barred] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Contacts:
+class Contacts(Struct, frozen=True):
     """When workers were last told what is repeated until they obey."""
 
     invited_s: dict[WorkerId, float] = field(default_factory=dict)
@@ -264,8 +218,7 @@ class Contacts:
     """Workers with a tombstone that spoke again and are to be told to go."""
 
 
-@dataclass(frozen=True, slots=True)
-class Doubtful:
+class Doubtful(Struct, frozen=True):
     """Messages of workers that were ignored because they cannot be true."""
 
     count: int = 0
@@ -273,8 +226,7 @@ class Doubtful:
     """Why the first was, by the worker that it names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     name: JobName
     spec: JobSpec
     record: Record
@@ -287,10 +239,12 @@ class Job:
     """False if the record was lost: then `submitted_at` is only when this master found the job."""
     storage: Storage = Storage()
     supply: Supply = Supply()
-    workers: dict[WorkerId, Worker] = field(default_factory=dict)
+    workers: Workers = field(default_factory=Workers)
     gone: dict[WorkerId, str] = field(default_factory=dict)
     """Tombstones with their reasons: who is here never comes back."""
     clusters: dict[ClusterName, Cluster] = field(default_factory=dict)
+    gathers_until_s: float | None = None
+    """This master took the job over a moment ago: until then clusters keep what they keep, since not all were heard."""
     share_rounds: int = 0
     """How often every cluster was capped since all were last complete."""
     store: Store = Store()
@@ -301,6 +255,12 @@ class Job:
     contacts: Contacts = Contacts()
     doubtful: Doubtful = Doubtful()
     wait: Wait | None = None
+    due_s: float = 0.0
+    """When time alone could change the last decision."""
+    judges_from_s: float = 0.0
+    """This process was late: before this moment it removes no worker for lateness."""
+    late_since_s: float = 0.0
+    """When the present spell of late decisions began."""
     checkpoint: WrittenCheckpoint | None = None
     """The newest that any worker has reported, with or without the SDK."""
 
@@ -332,8 +292,8 @@ def adopted_job(spec: JobSpec, saved: Record, *, epoch: Epoch, at_s: float, age_
     members = saved.assignment.members if saved.assignment is not None else ()
     invited = saved.prepared.members if saved.prepared is not None else ()
     ready = saved.phase is Phase.RUNNING
-    workers = {
-        member.worker: Worker(
+    workers = Workers(
+        Worker(
             worker=member.worker,
             cluster=member.cluster,
             first_seen_s=at_s,
@@ -347,16 +307,17 @@ def adopted_job(spec: JobSpec, saved: Record, *, epoch: Epoch, at_s: float, age_
         )
         for member in (*invited, *members)
         if not (saved.phase.ended or saved.rests)
-    }
+    )
     return Job(
         name=JobName(spec.name),
         spec=spec,
-        record=structs.replace(saved, epoch=epoch),
+        record=replace(saved, epoch=epoch),
         why=saved.why,
         submitted_s=at_s - age_s,
         storage=Storage(saved=saved),
         checkpoint=saved.checkpoint,
         workers=workers,
+        gathers_until_s=at_s + GATHER_S,
         round=Round(store_lost=True, assigned_s=at_s, prepared_s=at_s),
         pause=Pause(waiting_since_s=at_s),
         script=ScriptRun(start=Start(up_s=at_s, cost_before_s=UNKNOWN_COST_S)),

@@ -4,11 +4,10 @@ Its trainers are ended, but may first reach the end of their loop body and save.
 steps before it are not. The job waits for that: it has stopped when nobody trains any more.
 """
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from controlplane.job.state import Job
 from messages.workers import WrittenCheckpoint
@@ -46,7 +45,7 @@ def ask_to_stop(job: Job, why: str, grace_s: float | None) -> Job:
     if record.phase.ended:
         return job
     given = [each for each in (record.stop_grace_s, grace_s) if each is not None]
-    stopping = structs.replace(record, stop_why=record.stop_why or why, stop_grace_s=min(given, default=None))
+    stopping = replace(record, stop_why=record.stop_why or why, stop_grace_s=min(given, default=None))
     return replace(job, record=stopping, round=replace(job.round, published_s=None)) if stopping != record else job
 
 

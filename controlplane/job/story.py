@@ -3,8 +3,9 @@
 from controlplane.job.effects import Announce
 from controlplane.job.sentences import count, how_it_ended, reason_of, still_run_old_code, workers_are
 from controlplane.job.sharing import share_patience_s, wanted_by_cluster
-from controlplane.job.state import Job, Worker
+from controlplane.job.state import Job
 from controlplane.job.stopping import checkpoint_text
+from controlplane.job.workers import Worker
 from messages.ids import WorkerId
 from messages.jobs import Scalar
 from messages.records import Phase, Record
@@ -39,7 +40,7 @@ def _asked(old: Record, new: Record) -> list[Announce]:
 
 def _workers(before: Job, after: Job) -> list[Announce]:
     said = []
-    for worker in after.workers.values():
+    for worker in (after.workers[name] for name in after.workers if name in after.workers.changed):
         known = before.workers.get(worker.worker)
         if worker.seq >= 0 and not _had_joined(known) and _had_joined(worker):
             fields: Fields = {"cluster": worker.cluster, "slots": worker.slots, "pid": worker.pid}
@@ -48,8 +49,9 @@ def _workers(before: Job, after: Job) -> list[Announce]:
             said.append(
                 _about(worker.worker, "worker_noticed", f"worker {worker.worker} has to go", {}, worker.noticed)
             )
-    for name, why in after.gone.items():
-        if name not in before.gone and name in before.workers:
+    for name in [name for name in after.gone if name not in before.gone] if after.gone is not before.gone else ():
+        why = after.gone[name]
+        if name in before.workers:
             is_unfit = after.failures.unfit.workers > before.failures.unfit.workers and after.failures.unfit.why == why
             kind, what = ("worker_unfit", "cannot train") if is_unfit else ("worker_gone", "is gone")
             said.append(_about(name, kind, f"worker {name} {what}", {}, why))

@@ -1,12 +1,11 @@
 """One reconciliation of a job: the state on its way, its effects, and the moves that several phases share."""
 
-from dataclasses import replace
 from typing import TypedDict, Unpack
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from controlplane.job import effects
-from controlplane.job.learn_workers import tombstone
+from controlplane.job.learn_workers import tombstone_all
 from controlplane.job.live.trainers import finishing, lives_on, never_parked, top
 from controlplane.job.overdue import Overdue, patience_s
 from controlplane.job.reload import forget_outdated
@@ -14,7 +13,7 @@ from controlplane.job.scripts import next_start
 from controlplane.job.sentences import name_workers
 from controlplane.job.state import Job, Store
 from messages.clusters import RemoveWorkers
-from messages.ids import Generation
+from messages.ids import ClusterName, Generation, WorkerId
 from messages.records import Phase, Record
 from messages.workers import WrittenCheckpoint
 from messages.worlds import Assignment, StoreAddress
@@ -50,7 +49,7 @@ class Turn:
     def set(self, **changes: Unpack[_RecordFields]) -> bool:
         """True if the phase or the world changed: then there may be more to do."""
         before = self.record
-        after = structs.replace(before, **changes)
+        after = replace(before, **changes)
         self.job = replace(self.job, record=after, why=after.why)
         return (before.phase, before.assignment) != (after.phase, after.assignment)
 
@@ -109,11 +108,21 @@ class Turn:
         self.job = replace(self.job, store=Store(), pause=replace(self.job.pause, retry_s=None))
         return self.set(phase=phase, why=why, prepared=None, checkpoint=self.job.checkpoint)
 
-    def remove(self, overdue: Overdue) -> None:
+    def remove(self, overdue: Overdue) -> bool:
+        """Whether some were removed. A process that was itself late removes nobody: it may not have heard them yet."""
+        if not overdue or self.now_s < self.job.judges_from_s:
+            return False
+        whys: dict[WorkerId, str] = {}
+        together: dict[tuple[ClusterName, str], list[WorkerId]] = {}
         for worker, why in overdue:
-            self.job = tombstone(self.job, worker.worker, why)
-            command = RemoveWorkers(self.job.name, (worker.worker,), why)
-            self.effects.append(effects.TellCluster(worker.cluster, command))
+            if worker.worker not in whys:
+                whys[worker.worker] = why
+                together.setdefault((worker.cluster, why), []).append(worker.worker)
+        self.job = tombstone_all(self.job, whys)
+        for (cluster, why), names in together.items():
+            command = RemoveWorkers(self.job.name, tuple(names), why)
+            self.effects.append(effects.TellCluster(cluster, command))
+        return True
 
     def lasting_store(self, generation: Generation) -> StoreAddress | None:
         """Trainers that live on keep their store: they meet under another prefix in each generation."""

@@ -1,6 +1,6 @@
 """What the job wants of its allocator, told when it changes."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from controlplane.job.effects import WantNodes
 from controlplane.job.queries import deserted
@@ -39,7 +39,7 @@ def _deadline_left(job: Job, now_s: float) -> DeadlineLeft | None:
     known = job.supply.want.deadline if job.supply.want is not None else None
     if known is not None and now_s - known.at_s < DEADLINE_EVERY_S:
         return known
-    done = max((worker.step for worker in job.workers.values() if worker.step is not None), default=0)
+    done = max((cluster.step for cluster in job.clusters.values()), default=0)
     steps = min(deadline.steps if known is None else known.steps, max(0, deadline.steps - done))
     seconds = job.submitted_s + deadline.hours * SECONDS_PER_HOUR - now_s
     return DeadlineLeft(steps, max(0.0, seconds), now_s)

@@ -1,8 +1,9 @@
 """What all parts of one term of a master share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from controlplane.jobs.announcer import Announcer
+from controlplane.jobs.heard_clusters import HeardClusters
 from controlplane.lease.keeper import Leadership
 from messages.events import FLEET, Event
 from runtime.bus import Bucket, Bus
@@ -16,6 +17,7 @@ class TermContext:
     announcer: Announcer
     clock: Clock
     leadership: Leadership
+    heard: HeardClusters = field(default_factory=HeardClusters)
 
     def announce(self, event: Event) -> None:
         self.announcer.announce(event)

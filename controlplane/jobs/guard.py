@@ -6,6 +6,7 @@ what is lost under a master that keeps the lease. What a master removes itself (
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 
 from controlplane.job import events
 from controlplane.jobs import records
@@ -26,8 +27,8 @@ class Guard:
     def __init__(self, context: TermContext, registry: JobRegistry) -> None:
         self._context = context
         self._registry = registry
-        self._readable: dict[str, int] = {}
-        """The revision of each record that was last found to be readable."""
+        self._readable: dict[str, tuple[int, set[str]]] = {}
+        """The revision of each record that was last found to be readable, and the keys of its chunks."""
         self._unseen = WhyLog(logger(epoch=context.leadership.epoch), "records_not_looked_at")
 
     async def run(self) -> None:
@@ -44,29 +45,35 @@ class Guard:
         alive = {name: runner for name, runner in self._registry.jobs.items() if self._is_guarded(name, runner)}
         saved = {name for name, runner in alive.items() if runner.state.storage.saved is not None}
         stored = await self._context.bucket.revisions(subjects.JOB_RECORDS)
-        self._readable = {key: revision for key, revision in self._readable.items() if key in stored}
+        self._readable = {key: found for key, found in self._readable.items() if key in stored}
         for name, runner in alive.items():
             keys = {subjects.spec_key(name), *([subjects.world_key(name)] if name in saved else [])}
             lost = keys - stored.keys()
             for key in keys & stored.keys():
-                if self._readable.get(key) != stored[key] and not await self._is_readable(name, key):
+                if not await self._is_whole(name, key, stored):
                     lost.add(key)
             if lost and self._is_guarded(name, runner):
                 await self._restore(name, runner, lost)
 
-    async def _is_readable(self, name: JobName, key: str) -> bool:
+    async def _is_whole(self, name: JobName, key: str, stored: Mapping[str, int]) -> bool:
+        """It can be read, and so can what it names."""
+        known = self._readable.get(key)
+        if known is not None and known[0] == stored[key]:
+            return known[1] <= stored.keys()
         entry = await self._context.bucket.get(key)
         if entry is None:
             return False
+        chunks: set[str] = set()
         try:
             if key == subjects.spec_key(name):
                 records.decode_spec(name, entry.value)
             else:
-                records.decode_world(name, entry)
+                chunks = records.chunk_keys(name, records.decode_world(name, entry).worlds)
         except records.RecordUnreadable:
             return False
-        self._readable[key] = entry.revision
-        return True
+        self._readable[key] = entry.revision, chunks
+        # A record that was saved after the look may name chunks that it has not seen.
+        return entry.revision != stored[key] or chunks <= stored.keys()
 
     def _is_guarded(self, name: JobName, runner: JobRunner) -> bool:
         """Asked before and after the look: a job that was removed meanwhile has lost nothing."""

@@ -11,8 +11,8 @@ from controlplane.capacity.interface import JobCapacity
 from controlplane.job import events
 from controlplane.job.doubts import known_generation
 from controlplane.job.events import JobEvent
-from controlplane.job.learn_clusters import CLUSTER_FORGOTTEN_S
 from controlplane.job.learn_workers import knows
+from controlplane.jobs.cluster_views import Changes, ClusterView, Mismatch
 from controlplane.jobs.context import TermContext
 from controlplane.jobs.progress import event_of_fallback
 from controlplane.jobs.registry import JobRegistry
@@ -28,7 +28,8 @@ from messages.ids import ClusterName, JobName
 from messages.worlds import Progress
 from runtime.logs import Once, logger
 
-CLUSTER_FRESH_S = 5.0
+SHOWN_EVERY_S = 0.1
+"""How often allocators look at a cluster in which no node changed."""
 
 _STATUS_FACTS = (
     workers.WorkerJoined,
@@ -65,8 +66,9 @@ class Ingest:
         self._capacity = capacity
         self.dropped: Counter[str] = Counter()
         """Messages that were refused, by reason."""
-        self.clusters: dict[ClusterName, tuple[str, float]] = {}
-        """The incarnation that was last heard, and when."""
+        self._views: dict[ClusterName, ClusterView] = {}
+        self.mismatches = 0
+        """Reports that could not be applied, and for which the whole state was asked."""
         self._log = logger(epoch=context.leadership.epoch)
         self._log_once = Once()
 
@@ -76,11 +78,6 @@ class Ingest:
             await bus.subscribe(subjects.worker_fact(None, None, fact), self._on_worker_fact)
         await bus.subscribe(subjects.cluster_heartbeat(), self._on_topology)
         await bus.subscribe(subjects.progress(), self._on_progress)
-
-    def fresh_clusters(self) -> int:
-        """That were heard a moment ago."""
-        fresh_s = self._context.now_s() - CLUSTER_FRESH_S
-        return sum(heard_s >= fresh_s for _, heard_s in self.clusters.values())
 
     def _on_worker_fact(self, subject: str, received: Received) -> None:
         heard = fact_of(subject, received.message, self._context.now_s())
@@ -99,33 +96,51 @@ class Ingest:
             self._refuse(heard, subject)
             return
         now_s = self._context.now_s()
-        self._see_cluster(heard, now_s)
-        self._forget_silent(now_s)
-        self._capacity.see(heard)
-        if self._capacity.has_fleet:
-            self._books.see(heard)
-        named = jobs_of(heard)
-        for runner in self._registry.jobs.values():
-            if not runner.ended or runner.unsettled or runner.name in named:
-                self._registry.post(runner, events.ClusterReported(now_s, heard))
+        view = self._views.get(heard.cluster)
+        if view is None:
+            view = self._views[heard.cluster] = ClusterView(heard.cluster)
+        outcome = view.take(heard, now_s)
+        if view.heard_s == now_s:
+            self._context.heard.hear(heard.cluster, now_s)
+            self._forget_silent(now_s)
+        if isinstance(outcome, Mismatch):
+            self._ask_for_whole(view, outcome)
+        elif outcome is not None:
+            self._learn_changes(outcome, now_s)
 
-    def _see_cluster(self, heartbeat: ClusterHeartbeat, now_s: float) -> None:
-        known = self.clusters.get(heartbeat.cluster)
-        self.clusters[heartbeat.cluster] = (heartbeat.incarnation, now_s)
-        if known is None or known[0] != heartbeat.incarnation:
-            text = f"cluster {heartbeat.cluster} was heard: {len(heartbeat.workers)} workers"
-            why = "its controller was started" if known is not None else "first heard by this master"
-            fields = {"cluster": heartbeat.cluster, "region": heartbeat.region}
-            self._context.announce_fleet("cluster_seen", text, why, **fields)
+    def _ask_for_whole(self, view: ClusterView, mismatch: Mismatch) -> None:
+        if mismatch.ask is not None:
+            self.mismatches += 1
+            self._log.info("report_missed", cluster=view.cluster, why=mismatch.why)
+            self._context.bus.publish(subjects.cluster_command(view.cluster), mismatch.ask)
+
+    def _learn_changes(self, changes: Changes, now_s: float) -> None:
+        view = changes.view
+        if changes.is_first:
+            self._announce(view, is_new=view.is_new)
+        if self._capacity.has_fleet:
+            self._books.see(view.cluster, changes.sights, changes.forgotten, is_whole=changes.is_whole)
+            if changes.nodes or now_s - view.shown_s >= SHOWN_EVERY_S:
+                view.shown_s = now_s
+                self._capacity.see(view.topology(now_s))
+        for runner in self._registry.jobs.values():
+            if not runner.ended or runner.unsettled or view.concerns(runner.name):
+                event = runner.clusters.event_of(changes, runner.state.gone, now_s)
+                if event is not None:
+                    self._registry.post(runner, event)
+
+    def _announce(self, view: ClusterView, *, is_new: bool) -> None:
+        text = f"cluster {view.cluster} was heard: {len(view.workers)} workers"
+        why = "first heard by this master" if is_new else "its controller was started"
+        self._context.announce_fleet("cluster_seen", text, why, cluster=view.cluster, region=view.region)
 
     def _forget_silent(self, now_s: float) -> None:
         """A cluster in which no job has anything is then as one that was never heard."""
-        silent = [name for name, (_, heard_s) in self.clusters.items() if now_s - heard_s > CLUSTER_FORGOTTEN_S]
-        for name in silent:
+        for name in self._context.heard.silent(now_s):
             if not self._is_used(name):
-                del self.clusters[name]
+                self._context.heard.forget(name)
+                self._views.pop(name, None)
                 self._books.forget_cluster(name)
-                self._capacity.forget_cluster(name)
 
     def _is_used(self, cluster: ClusterName) -> bool:
         for runner in self._registry.jobs.values():
@@ -207,8 +222,3 @@ def progress_of(subject: str, message: Message) -> Progress | Refused:
     if not isinstance(message, Progress):
         return Refused.UNEXPECTED_KIND
     return message if subjects.parse_job(subject) == message.job else Refused.SUBJECT_MISMATCH
-
-
-def jobs_of(heartbeat: ClusterHeartbeat) -> set[JobName]:
-    """Those that have workers in the cluster, or should have."""
-    return {sight.job for sight in heartbeat.workers} | {job for job, count in heartbeat.keeps.items() if count}

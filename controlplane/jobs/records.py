@@ -1,21 +1,26 @@
-"""Jobs as they are kept in KV: `jobs.<job>.spec` and `jobs.<job>.world`."""
+"""Jobs as they are kept in KV: `jobs.<job>.spec`, `jobs.<job>.world`, and the chunks of large worlds."""
 
 import contextlib
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import msgspec
 
+from controlplane.jobs.worlds import JobWorlds
 from controlplane.ledger.records import encode_ledger
 from controlplane.ledger.state import Ledger
 from messages import subjects
+from messages.compact_worlds import assignment_of
 from messages.decoding import Undecodable, Unreadable, decode, encode_readable
 from messages.ids import Epoch, JobName
 from messages.jobs import JobSpec
-from messages.records import Record, encode_record
+from messages.records import Record, RecordReferences, RecordWorlds
+from messages.worlds import Assignment
 from runtime.bus import Bucket, Bus, Entry
 from runtime.errors import Conflict, Permanent
 from runtime.logs import logger
+from runtime.stored_worlds import read_chunks
 
 
 class RecordUnreadable(Permanent):
@@ -26,10 +31,17 @@ class RecordUnreadable(Permanent):
         self.revision = revision
 
 
+NONE_APART = RecordWorlds()
+READ_TRIES = 3
+"""A world whose chunks are gone was replaced while it was read: so often the record is read again."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredWorld:
     record: Record
     revision: int
+    worlds: RecordWorlds = NONE_APART
+    """Worlds that are stored apart: `record` is without them until they are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +86,8 @@ async def write_again(bucket: Bucket, kept: Kept) -> None:
 
 def _values(job: JobName, kept: Kept) -> dict[str, bytes]:
     nobody = Epoch(0)
-    values = {subjects.world_key(job): encode_record(msgspec.structs.replace(kept.record, epoch=nobody))}
+    layout = JobWorlds(job, nobody).layout(msgspec.structs.replace(kept.record, epoch=nobody))
+    values = {**layout.chunks, subjects.world_key(job): layout.value}
     if kept.ledger is not None:
         values[subjects.ledger_key(job)] = encode_ledger(kept.ledger, nobody)
     values[subjects.spec_key(job)] = encode_spec(kept.spec)
@@ -99,15 +112,71 @@ def on_conflict(stored: Record | None, epoch: Epoch) -> OnConflict:
 
 
 async def read_world(bucket: Bucket, job: JobName) -> StoredWorld | None:
+    """The record with its worlds, wherever they are stored. Raises `BusUnavailable` and `RecordUnreadable`."""
+    revision = 0
+    for _ in range(READ_TRIES):
+        stored = await read_record(bucket, job)
+        if stored is None or stored.worlds == NONE_APART:
+            return stored
+        whole = await _with_worlds(bucket, job, stored)
+        if whole is not None:
+            return whole
+        revision = stored.revision
+    raise RecordUnreadable(f"the world of job {job}: some of its chunks are gone", revision)
+
+
+async def read_record(bucket: Bucket, job: JobName) -> StoredWorld | None:
+    """Without worlds that are stored apart. Raises `BusUnavailable` and `RecordUnreadable`."""
     entry = await bucket.get(subjects.world_key(job))
     return decode_world(job, entry) if entry is not None else None
 
 
 def decode_world(job: JobName, entry: Entry) -> StoredWorld:
     try:
-        return StoredWorld(decode(entry.value, Record), entry.revision)
+        worlds = decode(entry.value, RecordReferences).worlds
+        return StoredWorld(decode(entry.value, Record), entry.revision, worlds)
     except Undecodable as error:
         raise RecordUnreadable(f"the world of job {job}: {error}", entry.revision) from error
+
+
+def chunk_keys(job: JobName, worlds: RecordWorlds) -> set[str]:
+    references = (reference for reference in (worlds.assignment, worlds.prepared) if reference is not None)
+    return {key for reference in references for key in subjects.world_chunk_keys(job, reference)}
+
+
+async def _with_worlds(bucket: Bucket, job: JobName, stored: StoredWorld) -> StoredWorld | None:
+    record, worlds = stored.record, stored.worlds
+    found: dict[str, Assignment] = {}
+    try:
+        for name, reference in (("assignment", worlds.assignment), ("prepared", worlds.prepared)):
+            if reference is not None:
+                world = await read_chunks(bucket, job, reference)
+                if world is None:
+                    return None
+                found[name] = assignment_of(world.columns)
+    except Undecodable as error:
+        raise RecordUnreadable(f"the world of job {job}: {error}", stored.revision) from error
+    whole = msgspec.structs.replace(
+        record,
+        assignment=found.get("assignment", record.assignment),
+        prepared=found.get("prepared", record.prepared),
+    )
+    return replace(stored, record=whole)
+
+
+def old_chunks(stored: Iterable[str], job: JobName, worlds: RecordWorlds, epoch: Epoch) -> list[str]:
+    """Keys of stored chunks that the saved record does not name.
+
+    Not those of a later epoch: a newer master may have stored them and not yet the record that names them."""
+    named = chunk_keys(job, worlds)
+    written = {key: subjects.parse_chunk_key(key) for key in stored if key not in named}
+    return [key for key, chunk in written.items() if chunk is None or chunk[0] <= epoch]
+
+
+async def remove_old_chunks(bucket: Bucket, job: JobName, worlds: RecordWorlds, epoch: Epoch) -> None:
+    """Raises `BusUnavailable`."""
+    for key in old_chunks(await bucket.revisions(subjects.world_chunks(job)), job, worlds, epoch):
+        await bucket.delete(key)
 
 
 async def remove_words(bus: Bus, job: JobName) -> None:
@@ -121,3 +190,5 @@ async def remove_leavings(bucket: Bucket, job: JobName) -> None:
     for key in (subjects.world_key(job), subjects.ledger_key(job)):
         if await bucket.get(key) is not None:
             await bucket.delete(key)
+    for key in await bucket.revisions(subjects.world_chunks(job)):
+        await bucket.delete(key)

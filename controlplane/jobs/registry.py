@@ -5,35 +5,30 @@ A job's world continues without any master: the next one reads the records and a
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import replace
 from typing import Any
 
-from controlplane.allocator.demand import demand_of
+from msgspec.structs import replace
+
 from controlplane.capacity.interface import JobCapacity
 from controlplane.job import events
-from controlplane.job.effects import JobEffect
 from controlplane.job.state import Job, adopted_job, new_job
-from controlplane.job.wants import want_nodes
 from controlplane.jobs import records
 from controlplane.jobs.context import TermContext
 from controlplane.jobs.errors import HandedOver, JobExists, JobUnknown, JobUnreadable, SpecRefused
 from controlplane.jobs.progress import ProgressTracker
 from controlplane.jobs.runner import JobRunner
-from controlplane.jobs.shell import JobShell, ShellTools
+from controlplane.jobs.shell import ShellTools
+from controlplane.jobs.starter import JobStarter
 from controlplane.ledger.books import Books
 from messages import subjects
 from messages.decoding import Unreadable
 from messages.ids import JobName
 from messages.jobs import JobSpec
-from messages.records import Phase
 from runtime.bus import Bucket, Entry
-from runtime.decision import Decision
 from runtime.errors import BusUnavailable, Conflict
 from runtime.logs import logger
 
 ADOPT_RETRY_S = 1.0
-MEASURED_S = 10.0
-"""Seconds that a job that trains already may take to tell what its steps need, before a plan is made without."""
 
 
 class JobRegistry:
@@ -57,7 +52,7 @@ class JobRegistry:
         """Jobs whose records cannot be read, and why."""
         self._context = context
         self._patient = patient
-        self._tools = tools
+        self._starter = JobStarter(context, tools, books, capacity)
         self._books = books
         self._capacity = capacity
         self._keep_jobs = keep_jobs
@@ -144,7 +139,7 @@ class JobRegistry:
             await bucket.create(subjects.spec_key(name), value)
             if self.is_over:
                 raise HandedOver(name)
-            self._hold(self._new_job(spec), revision=0)
+            self._hold(self._new_job(spec))
         except Conflict:
             raise JobExists(name) from None
         finally:
@@ -160,7 +155,7 @@ class JobRegistry:
             return
         self._unreadable.pop(name, None)
         if stored is None:
-            self._hold(replace(self._new_job(spec), is_submission_known=False), revision=0, progress=progress)
+            self._hold(replace(self._new_job(spec), is_submission_known=False), progress=progress)
             return
         clock, record = self._context.clock, stored.record
         job = adopted_job(
@@ -171,38 +166,19 @@ class JobRegistry:
             age_s=clock.wall_s() - record.submitted_at,
         )
         self._log.info("job_adopted", job=name, phase=job.record.phase, generation=job.record.generation)
-        self._hold(job, stored.revision, progress)
+        self._hold(job, stored, progress)
 
     def _new_job(self, spec: JobSpec) -> Job:
         clock, epoch = self._context.clock, self._context.leadership.epoch
         return new_job(spec, epoch=epoch, at_s=clock.monotonic_s(), submitted_at=clock.wall_s())
 
-    def _hold(self, job: Job, revision: int, progress: ProgressTracker | None = None) -> None:
-        """The allocator begins with the job's first want, so the job's core has to know that it was told."""
-        job, [first] = want_nodes(job, self._context.now_s())
-
+    def _hold(
+        self, job: Job, stored: records.StoredWorld | None = None, progress: ProgressTracker | None = None
+    ) -> None:
         def adopt_again() -> None:
             self._soon(self._readopt(job.name), job.name)
 
-        shell = JobShell(job.name, self._context, self._tools, revision, adopt_again)
-        observers = [self._hear_decision] if self._capacity.has_fleet else []
-        runner = JobRunner(job, shell, self._context.clock, progress, observers)
-        self.jobs[job.name] = runner
-        self._books.open(job)
-        if not runner.ended:
-            runner.start(self._group())
-        capacity = job.spec.capacity
-        self._capacity.hold(
-            self._group(),
-            job.name,
-            first.want,
-            demand=demand_of(job.spec),
-            idle_timeout_s=capacity.idle_timeout_s if capacity is not None else None,
-            measured_within_s=MEASURED_S if job.record.phase is Phase.RUNNING else 0.0,
-        )
-
-    def _hear_decision(self, _event: events.JobEvent, decision: Decision[Job, JobEffect]) -> None:
-        self._books.hear(decision.state)
+        self.jobs[job.name] = self._starter.start(self._group(), job, stored, progress, adopt_again)
 
     async def _readopt(self, name: JobName) -> None:
         """The master before this one wrote the record after it was read here: begin again from what it wrote."""

@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 
 from controlplane.job.decide import decide
 from controlplane.job.effects import JobEffect
-from controlplane.job.events import JobEvent, Ticked
+from controlplane.job.events import FellBehind, JobEvent, Ticked
 from controlplane.job.live.trainers import lives_on
 from controlplane.job.state import Job
+from controlplane.jobs.cluster_views import JobFeed
 from controlplane.jobs.errors import NotRecorded
 from controlplane.jobs.measures import Measures
 from controlplane.jobs.progress import FellBack, ProgressTracker, fell_back, why_fell_back
@@ -18,12 +19,12 @@ from messages.worlds import Progress
 from runtime.clock import Clock
 from runtime.decision import Decision
 from runtime.logs import WhyLog, logger
-from runtime.role import RoleLoop
+from runtime.role import BATCH_AT_MOST, RoleLoop
 
 DECISION_TIMEOUT_S = 2.0
 """How long somebody who asked for something is kept waiting until it is decided."""
 
-JobObserver = Callable[[JobEvent, Decision[Job, JobEffect]], None]
+JobObserver = Callable[[Sequence[JobEvent], Decision[Job, JobEffect]], None]
 Reported = tuple[float, Progress]
 """The sender's wall time in Unix seconds, and what it said."""
 
@@ -40,11 +41,20 @@ class JobRunner:
         self.name: JobName = job.name
         self.progress = progress or ProgressTracker()
         self.measures = Measures()
+        self.clusters = JobFeed(job.name)
         self._fell_back: FellBack | None = None
         self.listeners: set[Callable[[Reported], None]] = set()
         """Called with every progress message."""
         self._loop: RoleLoop[Job, JobEvent, JobEffect] = RoleLoop(
-            f"job/{job.name}", job, decide, shell, Ticked, clock, [self._on_decision, *observers]
+            f"job/{job.name}",
+            job,
+            decide,
+            shell,
+            Ticked,
+            clock,
+            [self._on_decision, *observers],
+            batch_at_most=BATCH_AT_MOST,
+            behind=FellBehind,
         )
         self._task: asyncio.Task[None] | None = None
         self._decided = asyncio.Event()
@@ -133,7 +143,7 @@ class JobRunner:
         saved = self.state.storage.saved
         return saved is not None and (saved.phase.ended or holds(saved))
 
-    def _on_decision(self, _event: JobEvent, decision: Decision[Job, JobEffect]) -> None:
+    def _on_decision(self, _batch: Sequence[JobEvent], decision: Decision[Job, JobEffect]) -> None:
         record = decision.state.record
         self._log_why(decision.why, phase=record.phase, generation=record.generation)
         self._decided.set()

@@ -10,17 +10,26 @@ from controlplane.job.effects import JobEffect
 from controlplane.job.events import JobEvent
 from controlplane.jobs.cluster_counts import WantedBook
 from controlplane.jobs.context import TermContext
-from controlplane.jobs.records import OnConflict, RecordUnreadable, on_conflict, read_world
+from controlplane.jobs.records import (
+    OnConflict,
+    RecordUnreadable,
+    StoredWorld,
+    on_conflict,
+    read_record,
+    remove_old_chunks,
+)
+from controlplane.jobs.worlds import JobWorlds, WorldLimits
 from controlplane.stores.servers import StoreServers, StoreUnavailable
 from messages import subjects
 from messages.clusters import Answer, KeepWorkers
 from messages.decoding import Unreadable
 from messages.events import Event
-from messages.ids import Generation, JobName
-from messages.records import Record, encode_record
+from messages.ids import ClusterName, Generation, JobName, WorkerId
+from messages.records import Record, RecordWorlds
 from messages.worlds import Assignment, EndStalled, Halt, Invite, JobCommand, Locate, Release
 from runtime.errors import BusUnavailable, Conflict, NoAnswer
 from runtime.logs import Once, WhyLog, logger
+from runtime.stored_worlds import write_chunks
 
 COMMAND_TIMEOUT_S = 2.0
 SAVE_TRIES = 3
@@ -41,14 +50,25 @@ class JobShell:
         job: JobName,
         context: TermContext,
         tools: ShellTools,
-        revision: int,
+        adopted: StoredWorld | None,
         on_overwritten: Callable[[], None],
+        limits: WorldLimits | None = None,
     ) -> None:
+        """`adopted`: the record as this master read it; None if there is none."""
         self._job = job
         self._context = context
         self._tools = tools
-        self._revision = revision
+        self._revision = adopted.revision if adopted is not None else 0
         """Of the record as this master last read or wrote it; 0 if there is none."""
+        self.worlds = JobWorlds(job, context.leadership.epoch, limits or WorldLimits())
+        self._named = RecordWorlds()
+        """Worlds that the saved record has stored apart."""
+        self._has_old_chunks = adopted is not None
+        """Chunks may be stored that the saved record does not name."""
+        self._saved: Record | None = None
+        if adopted is not None:
+            self._named = adopted.worlds
+            self.worlds.adopt(adopted.record, adopted.worlds)
         self._on_overwritten = on_overwritten
         self._unanswered = WhyLog(logger(job=job), "cluster_command_failed")
         self._log_once = Once()
@@ -64,8 +84,8 @@ class JobShell:
                 self._tools.stores.stop(self._job)
             case effects.WatchStore(generation, world_size, meet_s):
                 self._tools.stores.watch(self._job, generation, world_size, meet_s)
-            case effects.Publish(message):
-                self._context.bus.publish(_subject_of(message), message, epoch=self._context.leadership.epoch)
+            case effects.Publish(message, to):
+                self._publish(message, to)
             case effects.TellCluster():
                 return self._tell_cluster(effect)
             case effects.WantNodes(want):
@@ -88,8 +108,7 @@ class JobShell:
                 if not self._context.may_act():
                     return events.SaveFailed(self._now_s(), "this master does not lead any more")
                 try:
-                    key = subjects.world_key(self._job)
-                    self._revision = await self._context.bucket.update(key, encode_record(record), self._revision)
+                    await self._write(record)
                     return events.RecordSaved(self._now_s(), record)
                 except Conflict:
                     why = await self._resolve_conflict()
@@ -103,10 +122,42 @@ class JobShell:
             return events.SaveFailed(self._now_s(), str(error))
         return events.SaveFailed(self._now_s(), "the record changes faster than it can be written")
 
+    async def _write(self, record: Record) -> None:
+        """Chunks first, so that a record that is there can be read. Raises `Conflict` and `BusUnavailable`."""
+        bucket = self._context.bucket
+        # A record that is saved a second time was lost, and perhaps its chunks with it.
+        layout = self.worlds.layout(record, again=record is self._saved)
+        await write_chunks(bucket, layout.chunks)
+        self._revision = await bucket.update(subjects.world_key(self._job), layout.value, self._revision)
+        self.worlds.saved(record, layout.worlds)
+        self._saved = record
+        if self._named != layout.worlds:
+            self._named, self._has_old_chunks = layout.worlds, True
+        elif self._has_old_chunks:
+            await self._remove_old_chunks()
+
+    async def _remove_old_chunks(self) -> None:
+        """With a record that names no other worlds than the last: the one that decides a world is not delayed."""
+        try:
+            epoch = self._context.leadership.epoch
+            await remove_old_chunks(self._context.bucket, self._job, self._named, epoch)
+            self._has_old_chunks = False
+        except BusUnavailable as error:
+            logger(job=self._job).info("old_worlds_not_removed", why=str(error))
+
+    def _publish(self, message: JobCommand, to: tuple[tuple[ClusterName, WorkerId], ...]) -> None:
+        bus, epoch = self._context.bus, self._context.leadership.epoch
+        if not to:
+            bus.publish(_subject_of(message), self.worlds.message_to_all(message), epoch=epoch)
+            return
+        sent = self.worlds.message_to_one(message)
+        for cluster, worker in to:
+            bus.publish(subjects.worker_order(cluster, worker), sent, epoch=epoch)
+
     async def _resolve_conflict(self) -> str | None:
         """Why the record may not be written over; None where it may."""
         try:
-            stored = await read_world(self._context.bucket, self._job)
+            stored = await read_record(self._context.bucket, self._job)
         except RecordUnreadable as error:
             self._revision = error.revision
             return None

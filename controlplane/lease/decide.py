@@ -3,6 +3,9 @@
 Why never two act at once: the key changes by compare-and-set only. A leader counts from the moment at which it *sent*
 its newest answered write, and stops `margin_s` before that write can expire. Others write only over a key that is
 gone, or that they themselves saw unchanged for longer than its time to live.
+
+The lease is kept in a thread of its own, which would renew it even if the main loop, where the leader's work runs, were
+stuck for ever. So a process whose main loop has shown no pulse for `stuck_after_s` writes nothing.
 """
 
 from dataclasses import replace
@@ -38,13 +41,15 @@ def why_lost(lease: Lease, now_s: float) -> str | None:
     if key is not None and key.holder != lease.holder:
         return f"{key.holder} holds the lease" if key.holder is not None else "the lease expired or was taken away"
     if now_s >= lease.held_until_s:
+        if lease.is_stuck(lease.held_until_s):
+            return f"the main loop has been stuck for {now_s - lease.pulse_s:.1f} s"
         return f"the lease could not be renewed for {now_s - lease.renewed_s:.1f} s"
     return None
 
 
 def _ask(lease: Lease, now_s: float) -> tuple[Lease, list[LeaseEffect]]:
     ask = _next_ask(lease, now_s)
-    return _attempt(lease, ask, now_s) if ask is not None else (replace(lease, why=_why(lease)), [])
+    return _attempt(lease, ask, now_s) if ask is not None else (replace(lease, why=_why(lease, now_s)), [])
 
 
 def _next_ask(lease: Lease, now_s: float) -> Ask | None:
@@ -55,10 +60,11 @@ def _next_ask(lease: Lease, now_s: float) -> Ask | None:
     read = Ask.READ if lease.retry_s is None or now_s >= lease.retry_s else None
     if key is None or lease.must_read:
         return read
+    may_write = not lease.is_stuck(now_s)
     if lease.phase is Phase.LEADER:
-        return Ask.RENEW if now_s >= lease.renewed_s + settings.renew_every_s else None
+        return Ask.RENEW if may_write and now_s >= lease.renewed_s + settings.renew_every_s else None
     if is_free(lease, key, now_s):
-        return Ask.ACQUIRE
+        return Ask.ACQUIRE if may_write else None
     return read if now_s >= key.since_s + settings.ttl_s else None
 
 
@@ -70,7 +76,7 @@ def is_free(lease: Lease, key: Key, now_s: float) -> bool:
 def _attempt(lease: Lease, ask: Ask, now_s: float) -> tuple[Lease, list[LeaseEffect]]:
     number = lease.attempts + 1
     asked = replace(lease, attempts=number, attempt=Attempt(number, ask, now_s), retry_s=now_s + lease.settings.retry_s)
-    asked = replace(asked, why=_why(asked))
+    asked = replace(asked, why=_why(asked, now_s))
     if ask is Ask.READ or lease.key is None:
         return asked, [ReadKey(number)]
     return asked, [WriteKey(number, lease.revision if ask is Ask.RENEW else lease.key.revision)]
@@ -87,10 +93,11 @@ def _given_up_s(lease: Lease, attempt: Attempt) -> float:
     return attempt.sent_s + lease.settings.answer_s + GIVE_UP_S
 
 
-def _why(lease: Lease) -> str:
+def _why(lease: Lease, now_s: float) -> str:
     match lease.phase:
         case Phase.LEADER:
-            return f"leads in epoch {lease.epoch}"
+            stuck = ", but does not renew: the main loop is stuck" if lease.is_stuck(now_s) else ""
+            return f"leads in epoch {lease.epoch}{stuck}"
         case Phase.LOST:
             return lease.why
         case Phase.STANDBY:
@@ -98,6 +105,8 @@ def _why(lease: Lease) -> str:
                 return "the bus is away"
             if lease.key is None:
                 return "looking who leads"
+            if lease.is_stuck(now_s):
+                return "does not ask for the lease: the main loop is stuck"
             return f"{lease.key.holder} leads" if lease.key.holder is not None else "nobody leads"
 
 
@@ -111,4 +120,11 @@ def _wake_at_s(lease: Lease, now_s: float) -> float | None:
         times += [lease.key.since_s + lease.settings.ttl_s, lease.key.since_s + lease.settings.overdue_s]
     if lease.retry_s is not None:
         times.append(lease.retry_s)
-    return min((at_s for at_s in times if at_s > now_s), default=now_s + lease.settings.renew_every_s)
+    next_s = min((at_s for at_s in times if at_s > now_s), default=now_s + lease.settings.renew_every_s)
+    return min(next_s, _pulse_due_s(lease, now_s))
+
+
+def _pulse_due_s(lease: Lease, now_s: float) -> float:
+    """When to look at the pulse at the latest: each tick tells the newest one."""
+    settings = lease.settings
+    return now_s + settings.retry_s if lease.is_stuck(now_s) else lease.pulse_s + settings.stuck_after_s

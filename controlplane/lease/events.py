@@ -6,6 +6,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Ticked:
     at_s: float
+    pulse_s: float
+    """When the loop that runs the leader's work last showed that it runs."""
 
 
 @dataclass(frozen=True, slots=True)

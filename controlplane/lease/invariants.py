@@ -23,6 +23,8 @@ def check(before: Lease, after: Lease, effects: Sequence[LeaseEffect], now_s: fl
         broken.append("leads again without having been a standby")
     if sum(isinstance(effect, ReadKey | WriteKey) for effect in effects) > 1:
         broken.append("two attempts at once")
+    if after.is_stuck(now_s) and any(isinstance(effect, WriteKey) for effect in effects):
+        broken.append("asks for the lease though its main loop is stuck")
     return broken
 
 

@@ -1,38 +1,34 @@
-"""Holds the lease on a key of the bus, and runs the leader's work exactly while it is held."""
+"""Holds the lease on a key of the bus, and runs the leader's work exactly while it is held.
+
+The work and the onlooker run in the loop that calls `hold`, the main loop. The lease itself lives in a thread with its
+own event loop and its own connection: however long the main loop computes, the lease is renewed in time. Only when the
+main loop has shown no pulse for `stuck_after_s` is it not renewed any more.
+"""
 
 import asyncio
-import contextlib
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Generic, TypeVar, assert_never
 
-from controlplane.lease import events
-from controlplane.lease.decide import decide
-from controlplane.lease.effects import Lead, LeaseEffect, ReadKey, StepDown, WriteKey
-from controlplane.lease.events import LeaseEvent
-from controlplane.lease.state import Lease, LeaseSettings, new_lease
+from controlplane.lease.effects import Lead, StepDown
+from controlplane.lease.renewer import Notice, Renewer, Seen
+from controlplane.lease.state import LeaseSettings
 from messages import subjects
-from messages.decoding import Undecodable, decode, encode_readable
 from messages.ids import Epoch
 from messages.records import LeaseRecord
-from runtime.bus import Bus
+from runtime.bus import Bus, BusSettings
 from runtime.clock import Clock, SystemClock
-from runtime.decision import Decision
-from runtime.errors import BusClosed, BusRefused, BusUnavailable, Conflict, NoAnswer
-from runtime.kv_ttl import ExpiringKey, Forgotten, Version
-from runtime.logs import Once, logger
-from runtime.role import RoleLoop
+from runtime.kv_ttl import Forgotten
+from runtime.loop_thread import LoopThread, Mailbox
 
 T = TypeVar("T")
-RESIGN_S = 1.0
-UNKNOWN = "unknown"
-"""The holder of a key whose value cannot be read."""
-_log_once = Once()
+PULSE_S = 0.5
+END_S = 10.0
+"""Seconds that the thread has to give up the key and to close its connection."""
 
 
 class Onlooker:
-    """Told what happens to the lease, to be overridden; in the order in which it happened."""
+    """Hears what happens to the lease, to be overridden; in the order in which it happened, in the main loop."""
 
     def lost(self, why: str) -> None:
         """Before the work is cancelled."""
@@ -54,7 +50,8 @@ class Leadership:
     def may_act(self) -> bool:
         """To be asked right before anything that only a leader may do and that its epoch does not fence.
 
-        A process that was paused may not have heard yet that it lost the lease; this looks at the clock.
+        A process that was paused, or a loop that was busy, may not have heard yet that it lost the lease; this looks at
+        the state of the lease and at the clock. Any thread may ask.
         """
         return self._present() == self.epoch
 
@@ -63,34 +60,30 @@ Work = Callable[[Leadership], Awaitable[T]]
 
 
 async def hold(
-    bus: Bus,
+    bus: BusSettings,
     name: str,
     work: Work[T],
     *,
     url: str = "",
-    bucket: str = subjects.STATE_BUCKET,
-    key: str = subjects.LEADER_KEY,
     settings: LeaseSettings | None = None,
     clock: Clock | None = None,
     onlooker: Onlooker | None = None,
 ) -> T:
     """Runs `work` whenever this process leads and cancels it when it no longer does, as often as that happens.
 
-    Returns what `work` returns once it ends by itself, and raises what it raises, in a group. On the way out, however
-    that comes, the key is given up, so that a standby need not wait for it to expire.
+    Returns what `work` returns once it ends by itself. Raises what it raises, and what ends the thread of the lease, in
+    a group. On the way out the key is given up, so that a standby need not wait for it to expire; unless the thread
+    failed.
     """
-    opened = await bus.expiring_key(bucket, key)
     clock = clock or SystemClock()
     record = LeaseRecord(f"{name}/{secrets.token_hex(4)}", clock.wall_s(), url)
-    keeper = Keeper(bus, opened, record, work, settings or LeaseSettings(), clock, onlooker or Onlooker())
-    return await keeper.run()
+    return await Keeper(bus, record, work, settings or LeaseSettings(), clock, onlooker or Onlooker()).run()
 
 
 class Keeper(Generic[T]):
     def __init__(
         self,
-        bus: Bus,
-        key: ExpiringKey,
+        bus: BusSettings,
         record: LeaseRecord,
         work: Work[T],
         settings: LeaseSettings,
@@ -98,136 +91,76 @@ class Keeper(Generic[T]):
         onlooker: Onlooker,
     ) -> None:
         self._bus = bus
-        self._key = key
+        self._record = record
         self._work = work
         self._settings = settings
         self._clock = clock
         self._onlooker = onlooker
-        self._holder = record.holder
-        self._value = encode_readable(record, LeaseRecord)
-        self._loop: RoleLoop[Lease, LeaseEvent, LeaseEffect] = RoleLoop(
-            "lease", new_lease(record.holder, settings), self._decide, self, self._tick, clock
-        )
-        self._tasks: asyncio.TaskGroup | None = None
+        self._pulse_s = clock.monotonic_s()
+        self._notices: Mailbox[Notice] = Mailbox()
+        self._thread = LoopThread("lease", self._renew, end_s=END_S)
+        self._renewer: Renewer | None = None
         self._working: asyncio.Task[None] | None = None
         self._ended: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._log = logger(lease=key.name, holder=record.holder)
-
-    @property
-    def epoch(self) -> Epoch | None:
-        """While this process leads, by its own clock at this very moment."""
-        lease = self._loop.state
-        return lease.epoch if lease.may_act(self._clock.monotonic_s()) else None
 
     async def run(self) -> T:
-        try:
+        # Two groups: when this is cancelled, the key is given up only after the work has ended.
+        async with asyncio.TaskGroup() as threads:
+            renewing = threads.create_task(self._thread.run(), name="lease/thread")
             async with asyncio.TaskGroup() as tasks:
-                self._tasks = tasks
-                loop = tasks.create_task(self._loop.run(), name="lease/loop")
-                watch = tasks.create_task(self._watch(), name="lease/watch")
+                beating = tasks.create_task(self._beat(), name="lease/pulse")
+                obeying = tasks.create_task(self._obey(tasks), name="lease/notices")
                 await asyncio.wait({self._ended})
-                loop.cancel()
-                watch.cancel()
-        finally:
-            await self._resign()
+                beating.cancel()
+                obeying.cancel()
+            renewing.cancel()
         return self._ended.result()
 
-    def perform(self, effect: LeaseEffect) -> Awaitable[LeaseEvent | None] | None:
-        match effect:
-            case ReadKey(attempt):
-                return self._read(attempt)
-            case WriteKey(attempt, revision):
-                return self._write(attempt, revision)
-            case Lead(epoch):
-                self._log.info("lease_held", epoch=epoch)
-                self._start(epoch)
-            case StepDown(why):
-                self._log.warning("lease_lost", why=why)
-                self._stop(why)
-            case _:
-                assert_never(effect)
-        return None
+    async def _renew(self) -> None:
+        """In the thread."""
+        bus = await Bus.connect(self._bus)
+        try:
+            key = await bus.expiring_key(subjects.STATE_BUCKET, subjects.LEADER_KEY)
+            self._renewer = Renewer(
+                bus, key, self._record, self._settings, self._clock, lambda: self._pulse_s, self._notices.post
+            )
+            await self._renewer.run()
+        finally:
+            await bus.close()
 
-    def _decide(self, lease: Lease, event: LeaseEvent) -> Decision[Lease, LeaseEffect]:
-        """Stamped when it is decided: between its arrival and now the process may have been paused."""
-        return decide(lease, replace(event, at_s=self._clock.monotonic_s()))
+    async def _beat(self) -> None:
+        while True:
+            self._pulse_s = self._clock.monotonic_s()
+            await asyncio.sleep(PULSE_S)
 
-    def _tick(self, now_s: float) -> LeaseEvent:
-        if self._bus.connected == self._loop.state.connected:
-            return events.Ticked(now_s)
-        return events.BusBack(now_s) if self._bus.connected else events.BusLost(now_s)
-
-    def _start(self, epoch: Epoch) -> None:
-        if self._tasks is None:
-            raise RuntimeError("a keeper leads only while it runs")
-        self._working = self._tasks.create_task(self._lead(epoch), name=f"lease/work-{epoch}")
+    async def _obey(self, tasks: asyncio.TaskGroup) -> None:
+        while True:
+            notice = await self._notices.next()
+            match notice:
+                case Lead(epoch):
+                    self._working = tasks.create_task(self._lead(epoch), name=f"lease/work-{epoch}")
+                    # Not in `_lead`: a task that is cancelled before it began runs nothing of it.
+                    self._working.add_done_callback(lambda _: self._thread.post(self._end_work))
+                case StepDown(why):
+                    self._onlooker.lost(why)
+                    if self._working is not None:
+                        self._working.cancel(why)
+                case Seen(holder, ours):
+                    self._onlooker.saw(holder, ours=ours)
+                case Forgotten():
+                    self._onlooker.forgotten()
+                case _:
+                    assert_never(notice)
 
     async def _lead(self, epoch: Epoch) -> None:
-        try:
-            result = await self._work(Leadership(epoch, lambda: self.epoch))
-        finally:
-            self._loop.post(events.WorkEnded(self._clock.monotonic_s()))
+        result = await self._work(Leadership(epoch, self._present_epoch))
         if not self._ended.done():
             self._ended.set_result(result)
 
-    def _stop(self, why: str) -> None:
-        self._onlooker.lost(why)
-        if self._working is not None:
-            self._working.cancel(why)
+    def _present_epoch(self) -> Epoch | None:
+        return self._renewer.epoch if self._renewer is not None else None
 
-    async def _watch(self) -> None:
-        async with contextlib.aclosing(self._key.follow()) as versions:
-            async for version in versions:
-                now_s = self._clock.monotonic_s()
-                match version:
-                    case Version():
-                        self._loop.post(events.KeySeen(now_s, version.revision, _holder(version)))
-                        self._onlooker.saw(read_record(version), ours=_holder(version) == self._holder)
-                    case Forgotten():
-                        self._loop.post(events.KeyForgotten(now_s))
-                        self._onlooker.forgotten()
-                    case _:
-                        assert_never(version)
-
-    async def _read(self, attempt: int) -> LeaseEvent:
-        try:
-            version = await self._key.read(self._settings.answer_s)
-        except (BusUnavailable, NoAnswer) as error:
-            return events.Unanswered(0.0, attempt, str(error))
-        return events.KeyRead(0.0, attempt, version.revision, _holder(version))
-
-    async def _write(self, attempt: int, revision: int) -> LeaseEvent:
-        try:
-            written = await self._key.write(
-                self._value, revision=revision, ttl_s=self._settings.ttl_s, timeout_s=self._settings.answer_s
-            )
-        except Conflict:
-            return events.Conflicted(0.0, attempt)
-        except (BusUnavailable, NoAnswer) as error:
-            return events.Unanswered(0.0, attempt, str(error))
-        return events.Written(0.0, attempt, written)
-
-    async def _resign(self) -> None:
-        """Nothing of the work runs any more; if this fails the key expires by itself."""
-        lease = self._loop.state
-        if lease.key is None or lease.key.holder != lease.holder:
-            return
-        with contextlib.suppress(Conflict, BusUnavailable, NoAnswer, BusRefused, BusClosed):
-            await self._key.remove(revision=lease.revision, timeout_s=RESIGN_S)
-
-
-def read_record(version: Version) -> LeaseRecord | None:
-    """A value that no master wrote belongs to a holder that never renews: it is replaced when it is overdue."""
-    if version.value is None:
-        return None
-    try:
-        return decode(version.value, LeaseRecord)
-    except Undecodable as error:
-        if _log_once((version.revision, str(error))):
-            logger().error("lease_unreadable", revision=version.revision, error=str(error))
-        return LeaseRecord(UNKNOWN, 0.0)
-
-
-def _holder(version: Version) -> str | None:
-    record = read_record(version)
-    return record.holder if record is not None else None
+    def _end_work(self) -> None:
+        """In the thread."""
+        if self._renewer is not None:
+            self._renewer.end_work()

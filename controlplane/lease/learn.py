@@ -10,8 +10,8 @@ from messages.ids import Epoch
 
 def learn(lease: Lease, event: events.LeaseEvent) -> Lease:
     match event:
-        case events.Ticked():
-            return lease
+        case events.Ticked(_, pulse_s):
+            return replace(lease, pulse_s=pulse_s)
         case events.KeySeen(at_s, revision, holder):
             return _see(lease, revision, holder, at_s)
         case events.KeyRead(at_s, number, revision, holder):

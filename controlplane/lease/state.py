@@ -1,5 +1,6 @@
 """What one master knows of the lease."""
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -23,6 +24,8 @@ class LeaseSettings:
     """Pause after a try that failed, and between looks at a key that is overdue."""
     answer_s: float = 0.5
     """How long the shell waits for an answer."""
+    stuck_after_s: float = 10.0
+    """Seconds without a pulse of the main loop after which the lease is neither acquired nor renewed."""
 
     @property
     def renew_every_s(self) -> float:
@@ -78,6 +81,8 @@ class Lease:
     retry_s: float | None = None
     must_read: bool = False
     """What is known of the key may be wrong."""
+    pulse_s: float = -math.inf
+    """When the main loop, which runs the leader's work, last showed that it runs; as of the newest Ticked."""
     connected: bool = True
     why: str = ""
 
@@ -89,6 +94,10 @@ class Lease:
     def may_act(self, now_s: float) -> bool:
         """To be asked at the moment of acting: a process that was paused may not have heard yet that it lost."""
         return self.phase is Phase.LEADER and now_s < self.held_until_s
+
+    def is_stuck(self, now_s: float) -> bool:
+        """Whether the main loop has shown no sign of life for too long: it could not lead."""
+        return now_s >= self.pulse_s + self.settings.stuck_after_s
 
 
 def new_lease(holder: str, settings: LeaseSettings | None = None) -> Lease:

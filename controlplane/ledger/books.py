@@ -1,25 +1,22 @@
 """The ledgers of all jobs of one master, fed by what it hears and by regular looks at what the cloud bills."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
-from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.links import Links
 from controlplane.catalog.offers import Catalog
 from controlplane.catalog.shipped import shipped_catalog, shipped_links
-from controlplane.clouds.interface import MachineInfo
 from controlplane.clouds.observations import Look, Looks
 from controlplane.clouds.outcomes import Refused, Unreachable
 from controlplane.job.state import Job
 from controlplane.lease.keeper import Leadership
 from controlplane.ledger.activity import doings_of, hops_of
 from controlplane.ledger.book import Book
-from controlplane.ledger.events import Found
-from controlplane.ledger.pricing import Market, market_of, rate_of
+from controlplane.ledger.machines import found_by_job
+from controlplane.ledger.pricing import Market, market_of, rates_of
 from controlplane.ledger.records import LedgerUnreadable
-from controlplane.ledger.state import Ledger, Rate
-from messages.clusters import ClusterHeartbeat, Presence
+from controlplane.ledger.state import Ledger
+from messages.clusters import Presence, WorkerSight
 from messages.ids import ClusterName, JobName, WorkerId
-from messages.labels import FLEET_LABEL, JOB_LABEL
 from messages.worlds import Progress
 from runtime.bus import Bucket
 from runtime.clock import Clock
@@ -72,12 +69,25 @@ class Books:
     def close(self, job: JobName) -> None:
         self._books.pop(job, None)
 
-    def see(self, topology: ClusterHeartbeat) -> None:
-        self._nodes[topology.cluster] = {
-            sight.worker: sight.status.node
-            for sight in topology.workers
-            if sight.status is not None and sight.status.node and sight.presence is not Presence.GONE
-        }
+    def see(
+        self,
+        cluster: ClusterName,
+        sights: Iterable[WorkerSight],
+        forgotten: Iterable[WorkerId] = (),
+        *,
+        is_whole: bool = False,
+    ) -> None:
+        """What a report of a cluster changed; `is_whole`: it has all workers."""
+        nodes = self._nodes.setdefault(cluster, {})
+        if is_whole:
+            nodes.clear()
+        for worker in forgotten:
+            nodes.pop(worker, None)
+        for sight in sights:
+            if sight.presence is Presence.GONE:
+                nodes.pop(sight.worker, None)
+            elif sight.status is not None and sight.status.node:
+                nodes[sight.worker] = sight.status.node
 
     def forget_cluster(self, cluster: ClusterName) -> None:
         self._nodes.pop(cluster, None)
@@ -171,14 +181,14 @@ class Books:
         if isinstance(look.machines, Unreachable | Refused):
             self._log_unseen(look.machines.detail)
             return look.machines.detail
-        found = _found_by_job(look.machines, fleet)
+        found = found_by_job(look.machines, fleet)
         market = self._market(look) if found else {}
         # A price that is another than at the last look changed somewhere between the two.
         priced_ms = (at_ms + (self._looked_ms or at_ms)) // 2
         self._looked_ms = at_ms
         for name, book in self._books.items():
             mine = found.get(name, ())
-            rates = {} if market is None else {each.kind: self._rate(each.kind, market) for each in mine}
+            rates = rates_of(mine, market, self._list_prices()) if mine and market is not None else {}
             book.see(at_ms, mine, rates, priced_ms)
         return ""
 
@@ -211,28 +221,15 @@ class Books:
             return None
         return market_of(look.prices)
 
-    def _rate(self, kind: MachineKind, market: Market) -> Rate:
+    def _list_prices(self) -> Catalog:
         self._catalog = self._catalog or _remembered(shipped_catalog())
-        return rate_of(kind, market, self._catalog())
+        return self._catalog()
 
     def _node_of(self, cluster: ClusterName, worker: WorkerId) -> str:
         return self._nodes.get(cluster, {}).get(worker, "")
 
     def _now_ms(self) -> int:
         return _ms(self._clock.wall_s())
-
-
-def _found_by_job(machines: Sequence[MachineInfo], fleet: str) -> dict[JobName, tuple[Found, ...]]:
-    found: dict[JobName, tuple[Found, ...]] = {}
-    for each in machines:
-        job = JobName(each.labels.get(JOB_LABEL, ""))
-        if job and each.labels.get(FLEET_LABEL, fleet) == fleet:
-            found[job] = (*found.get(job, ()), _found(each))
-    return found
-
-
-def _found(machine: MachineInfo) -> Found:
-    return Found(machine.id, machine.name, machine.kind, _ms(machine.started_at))
 
 
 def _remembered(catalog: Catalog) -> Callable[[], Catalog]:

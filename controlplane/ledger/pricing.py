@@ -7,6 +7,7 @@ from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
 from controlplane.catalog.offers import Catalog
 from controlplane.clouds.interface import MarketPrice
+from controlplane.ledger.events import Found
 from controlplane.ledger.state import Rate
 
 CPU = "cpu"
@@ -20,6 +21,10 @@ Market = Mapping[tuple[str, str], MarketPrice]
 
 def market_of(prices: Iterable[MarketPrice]) -> Market:
     return {(price.zone, price.accelerator): price for price in prices}
+
+
+def rates_of(machines: Iterable[Found], market: Market, catalog: Catalog) -> dict[MachineKind, Rate]:
+    return {machine.kind: rate_of(machine.kind, market, catalog) for machine in machines}
 
 
 def rate_of(kind: MachineKind, market: Market, catalog: Catalog) -> Rate:

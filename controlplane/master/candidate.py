@@ -3,6 +3,8 @@
 import asyncio
 import socket
 
+from msgspec import structs
+
 from controlplane.jobs.backup import JobBackup
 from controlplane.lease.keeper import Leadership, Onlooker, hold
 from controlplane.lease.state import LeaseSettings
@@ -36,13 +38,14 @@ class Candidate(Onlooker):
     async def run(self) -> None:
         """Until cancelled; then the lease is given up."""
         bucket = await self._bus.bucket(subjects.STATE_BUCKET, timeout_s=leading.PATIENCE_S)
-        name = self._settings.bus.name
+        bus = self._settings.bus
+        lease_bus = structs.replace(bus, name=f"lease/{bus.name}", connect_timeout_s=leading.PATIENCE_S)
         url = advertised_url(self._settings, self._listener.getsockname()[1])
         lease = LeaseSettings(ttl_s=self._settings.lease_s)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._backup.run(bucket), name="backup")
             tasks.create_task(self._stand_by(), name="standby")
-            holding = hold(self._bus, name, self._lead, url=url, settings=lease, onlooker=self)
+            holding = hold(lease_bus, bus.name, self._lead, url=url, settings=lease, onlooker=self)
             tasks.create_task(holding, name="lease")
 
     async def _lead(self, leadership: Leadership) -> None:

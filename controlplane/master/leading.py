@@ -119,6 +119,15 @@ async def _capacity(
     from controlplane.capacity.provider import Leader, provided
 
     secrets = Secrets(nats_url=settings.pods_nats_url or settings.bus.url)
-    leader = Leader(context.clock, context.bucket, books, secrets, context.may_act, context.announce, on_placement)
+    leader = Leader(
+        context.clock,
+        context.bucket,
+        books,
+        secrets,
+        context.may_act,
+        context.announce,
+        on_placement,
+        context.heard.heard_s,
+    )
     async with provided(Path(settings.fleet), os.environ, leader) as capacity:
         yield capacity

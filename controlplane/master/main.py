@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sys
 
 import msgspec
 
@@ -12,13 +13,20 @@ from controlplane.master.settings import MasterSettings, check
 from runtime.first_connection import connect_when_up
 from runtime.process import Stop
 
+SWITCH_S = 0.001
+"""Seconds after which a computing thread lets another one run.
+
+The thread of the lease then renews in 4 ms (p99) while the main loop computes; with Python's 5 ms it takes 16 ms.
+"""
+
 
 async def main(settings: MasterSettings, stop: Stop) -> int:
     check(settings)
+    sys.setswitchinterval(SWITCH_S)
     # Before anything else: a second master started by mistake on the same machine fails without harm.
     with contextlib.closing(open_listener(settings.api_host, settings.api_port)) as listener:
         await asyncio.to_thread(prepare, settings)
-        named = msgspec.structs.replace(settings.bus, name=f"lease/{settings.bus.name}")
+        named = msgspec.structs.replace(settings.bus, name=f"candidate/{settings.bus.name}")
         bus = await connect_when_up(named, stop.asked)
         if bus is None:
             return 0

@@ -15,15 +15,15 @@ from msgspec import Struct, structs
 
 from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import QuotaKey
-from controlplane.planning import messages
+from controlplane.planning import explanations
 from controlplane.planning.criteria import Criteria
+from controlplane.planning.first_step import first_step
 from controlplane.planning.market import Market, Nodes, Present
 from controlplane.planning.option_arrays import Range
 from controlplane.planning.profiles import until_measured
 from controlplane.planning.quotas import limiting, too_small_for
 from controlplane.planning.scoring import Score, breach, gain, how_many, is_affordable, limit_of, score
 from controlplane.planning.search import Candidate, Search
-from controlplane.planning.steps import first_step
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.profile import Profile
 from messages.criteria import Objective
@@ -65,7 +65,7 @@ def plan(
 ) -> Plan:
     wanted, criteria = criteria, until_measured(criteria, profile)
     made = _planned(criteria, profile, market, present or Present(), tuning or Tuning())
-    return made if criteria == wanted else structs.replace(made, why=f"{made.why}; {messages.UNMEASURED}")
+    return made if criteria == wanted else structs.replace(made, why=f"{made.why}; {explanations.UNMEASURED}")
 
 
 def _planned(criteria: Criteria, profile: Profile, market: Market, present: Present, tuning: Tuning) -> Plan:
@@ -75,7 +75,7 @@ def _planned(criteria: Criteria, profile: Profile, market: Market, present: Pres
     if chosen is None:
         left = _within_the_caps(search)
         limited_by = too_small_for(criteria.min_workers, market, present)
-        why = messages.waits(criteria, market, present, limited_by)
+        why = explanations.waits(criteria, market, present, limited_by)
         return Plan(placement=left, ask=left, change=Change.WAIT, score=None, why=why, limited_by=limited_by)
     egress = max(chosen.score.estimate.egress_micro_usd_per_hour, _egress_beside(search, chosen.nodes))
     others = [each for each in (anything.best, *anything.others) if each is not None and each.nodes != chosen.nodes]
@@ -95,8 +95,8 @@ def _planned(criteria: Criteria, profile: Profile, market: Market, present: Pres
 
 def _why_not(other: Candidate, chosen: Candidate, criteria: Criteria) -> str:
     if chosen.score.is_assumed:
-        return messages.differs(other.nodes, other.score, chosen.nodes, chosen.score)
-    return messages.loses(other.score, chosen.score, criteria)
+        return explanations.differs(other.nodes, other.score, chosen.nodes, chosen.score)
+    return explanations.loses(other.score, chosen.score, criteria)
 
 
 _NONE: Mapping[MachineKind, int] = MappingProxyType({})
@@ -110,12 +110,12 @@ def choose(search: Search, anything: Candidate | None) -> tuple[Candidate | None
     """Of the best in each range, `anything` being that of all, the one to which a change pays."""
     criteria, present = search.criteria, search.present
     if not present.choices():
-        why = messages.begins(anything.score, criteria) if anything is not None else ""
+        why = explanations.begins(anything.score, criteria) if anything is not None else ""
         return anything, Change.BEGIN, why
     chosen, change, why = (
         _as_it_is(search),
         Change.KEEP,
-        messages.keeps(criteria, is_assumed=search.profile.is_assumed),
+        explanations.keeps(criteria, is_assumed=search.profile.is_assumed),
     )
     for kind, candidate in _changes(search, anything):
         if candidate is None or (chosen is not None and candidate.nodes == chosen.nodes):
@@ -159,17 +159,17 @@ def _egress_beside(search: Search, nodes: Nodes) -> int:
 def _pays(search: Search, kind: Change, new: Candidate, old: Candidate | None) -> tuple[bool, str]:
     criteria, tuning = search.criteria, search.tuning
     if old is None:
-        return True, messages.must(kind.value, new.score, criteria)
+        return True, explanations.must(kind.value, new.score, criteria)
     gained = gain(new.score, old.score, criteria)
     if gained <= 0:
         return False, ""
     life_s = _life_s(search, new, old)
     pause_s = _pause_s(search, new, old)
     if kind is not Change.GROW and gained < tuning.threshold:
-        return False, messages.too_little(gained, tuning.threshold)
+        return False, explanations.too_little(gained, tuning.threshold)
     if gained * life_s <= pause_s:
-        return False, messages.does_not_pay(gained, life_s, pause_s)
-    return True, messages.pays(kind.value, new.score, gained, life_s, criteria)
+        return False, explanations.does_not_pay(gained, life_s, pause_s)
+    return True, explanations.pays(kind.value, new.score, gained, life_s, criteria)
 
 
 def _life_s(search: Search, new: Candidate, old: Candidate) -> float:

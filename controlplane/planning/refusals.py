@@ -14,8 +14,8 @@ from controlplane.catalog.accelerators import ACCELERATORS, matching
 from controlplane.catalog.money import MICRO_PER_USD, usd_text
 from controlplane.catalog.offers import Offer
 from controlplane.planning.criteria import Criteria
+from controlplane.planning.explanations import no_room, places
 from controlplane.planning.market import Market, Present
-from controlplane.planning.messages import no_room, places
 from controlplane.planning.plan import Plan, plan
 from controlplane.planning.quotas import limiting, too_small_for
 from controlplane.planning.scoring import limit_of

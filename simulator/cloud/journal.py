@@ -1,5 +1,6 @@
 """What the cloud does, for people: what it was asked, how operations ended, which nodes came and went."""
 
+from collections.abc import Sequence
 from typing import assert_never
 
 from runtime.decision import Decision
@@ -31,7 +32,8 @@ class Journal:
         self._under_way: set[OperationName] = set()
         self._log = logger()
 
-    def __call__(self, event: Event, decision: Decision[Cloud, Effect]) -> None:
+    def __call__(self, events: Sequence[Event], decision: Decision[Cloud, Effect]) -> None:
+        [event] = events
         for effect in decision.effects:
             if isinstance(effect, Answer):
                 if isinstance(event, Asked):

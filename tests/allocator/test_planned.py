@@ -7,7 +7,7 @@ import pytest
 from controlplane.allocator import events
 from controlplane.allocator.decide import decide
 from controlplane.allocator.effects import CreatePool, MakePlan, RemoveNodes, ResizePool
-from controlplane.allocator.messages import shortage
+from controlplane.allocator.explanations import shortage
 from controlplane.allocator.settings import AllocatorSettings
 from controlplane.allocator.targets import RESTS
 from controlplane.catalog.money import MicroDollars

@@ -3,7 +3,7 @@
 from controlplane.allocator import events
 from controlplane.allocator.availability import availability_of
 from controlplane.allocator.effects import AllocatorEffect, CreatePool, ResizePool
-from controlplane.allocator.messages import shortage
+from controlplane.allocator.explanations import shortage
 from controlplane.clouds.interface import QuotaKey
 from controlplane.clouds.outcomes import QuotaExceeded, Shortfall
 from controlplane.planning.market import Quotas

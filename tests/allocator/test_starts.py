@@ -2,7 +2,7 @@
 
 from controlplane.allocator import events
 from controlplane.allocator.effects import Announce, CreatePool, RemoveNodes, ResizePool
-from controlplane.allocator.messages import shortage
+from controlplane.allocator.explanations import shortage
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.settings import AllocatorSettings
 from tests.allocator.planned_stage import FAR, IOWA, PlannedStage, a_running_stage, prices_of

@@ -280,7 +280,7 @@ async def test_a_handler_that_fails_is_logged_and_the_next_request_is_answered(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Broken(Versioned):
-        def views(self) -> None:
+        def job_list(self, after: str, at_most: int | None) -> None:
             raise RuntimeError("a defect")
 
     async with serving(Broken()) as client:

@@ -23,7 +23,7 @@ def some_secrets(**changes: str) -> Secrets:
 
 
 def a_place(region: str = "us-central1") -> Place:
-    return Place(CLUSTER, region)
+    return Place(CLUSTER, region, "gke")
 
 
 def some_manifests(secrets: Secrets | None = None, **changes: Any) -> tuple[Manifest, ...]:

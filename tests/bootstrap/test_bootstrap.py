@@ -9,9 +9,7 @@ from controlplane.bootstrap.bootstrap import Bootstrap
 from controlplane.bootstrap.outcomes import PassOutcome
 from controlplane.bootstrap.settings import Secrets
 from controlplane.clouds.outcomes import Busy, Done, Refused, Unreachable
-from messages import subjects
 from messages.clusters import ClusterHeartbeat, StartFailure
-from messages.codec import Received
 from messages.ids import ClusterName
 from runtime.bus import Bus
 from runtime.errors import Temporary, UserError
@@ -20,6 +18,7 @@ from simulator.cloud import tokens
 from tests.bootstrap.builders import CLUSTER, IMAGE, a_place, some_manifests, some_secrets, some_settings
 from tests.bootstrap.servers import SECRET, SimulatedCloud, simulated_cloud
 from tests.conftest import eventually
+from tests.topologies import hear_topologies
 
 
 def a_bootstrap(cloud: SimulatedCloud, told: list[PassOutcome] | None = None, **changes: Any) -> Bootstrap:
@@ -193,12 +192,7 @@ async def test_the_controller_is_on_the_system_pool_and_the_notice_on_the_nodes_
 
 async def test_a_controller_that_was_installed_reports_its_cluster(nats_server: NatsServer, bus: Bus) -> None:
     heard: list[ClusterHeartbeat] = []
-
-    def hear(_subject: str, received: Received) -> None:
-        if isinstance(received.message, ClusterHeartbeat):
-            heard.append(received.message)
-
-    await bus.subscribe(subjects.cluster_heartbeat(CLUSTER), hear)
+    await hear_topologies(bus, CLUSTER, heard.append)
     async with simulated_cloud(controllers=True, runs_pods=True) as cloud:
         await cloud.command("PUT", f"clusters/{CLUSTER}/nodes/system-1", {"instance_id": "1", "zone": "us-central1-a"})
         bootstrap = Bootstrap(cloud, some_settings(), Secrets(nats_server.url))

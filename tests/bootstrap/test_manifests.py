@@ -152,6 +152,7 @@ def test_the_controller_understands_what_it_is_told() -> None:
     told = env_of(one(found, "DaemonSet"))["TRADEWIND_NOTICE_S"]
     assert read_notice_settings({"TRADEWIND_NODE": "n1", "TRADEWIND_NOTICE_S": told}).notice_s == 120
     assert settings.cluster == "tw-us-central1"
+    assert settings.cloud == "gke"
     assert settings.region == "us-central1"
     assert settings.namespace == "training"
     assert settings.image == IMAGE

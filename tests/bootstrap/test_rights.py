@@ -9,13 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from agents.clouds.interface import Notice
 from agents.cluster.kubernetes.main import control
 from agents.cluster.kubernetes.settings import KubernetesSettings
 from agents.notice.node import NodeAnnotation
-from agents.notice.sources import Notice
 from messages import subjects
 from messages.clusters import Answer, ClusterHeartbeat, KeepWorkers, WorkerTemplate
-from messages.codec import Received
 from messages.ids import ClusterName, Epoch, JobName
 from messages.labels import NOTICE_ANNOTATION
 from runtime.bus import Bus
@@ -29,6 +28,7 @@ from runtime.process import Stop
 from tests.bootstrap.installation import Installation
 from tests.conftest import eventually
 from tests.kubernetes.ground import until
+from tests.topologies import hear_topologies
 
 ACCOUNTS = ("cluster-controller", "notice", "worker")
 HERE = ClusterName("here")
@@ -116,16 +116,12 @@ async def test_the_controller_does_its_work_with_the_rights_of_its_account(
     await there.install()
     heard: list[ClusterHeartbeat] = []
 
-    def hear(_subject: str, received: Received) -> None:
-        if isinstance(received.message, ClusterHeartbeat):
-            heard.append(received.message)
-
     async def keep(count: int) -> None:
         command = KeepWorkers(JOB, count, WorkerTemplate())
         received = await bus.request(subjects.cluster_command(HERE), command, 10.0, epoch=Epoch(1))
         assert received.message == Answer(ok=True)
 
-    await bus.subscribe(subjects.cluster_heartbeat(HERE), hear)
+    await hear_topologies(bus, HERE, heard.append)
     namespace = there.server.namespace
     settings = KubernetesSettings(
         cluster=HERE, namespace=namespace, worker_account="worker", nats_url=nats_server.url, connect_timeout_s=20.0

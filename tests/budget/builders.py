@@ -1,9 +1,9 @@
 """Jobs with budgets, and what they have spent."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from controlplane.catalog.money import MICRO_PER_USD, MicroDollars
 from controlplane.job.events import JobEvent
@@ -28,7 +28,7 @@ def a_job(usd: float | None = 10.0, *, workers: int = 1, when_spent: WhenSpent |
 
 
 def recorded(job: Job, **changes: Any) -> Job:
-    return replace(job, record=structs.replace(job.record, **changes))
+    return replace(job, record=replace(job.record, **changes))
 
 
 def spending(usd_per_hour: float, hours: float, *, on_demand: float | None = None, gone: bool = False) -> Ledger:

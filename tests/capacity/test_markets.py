@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from controlplane.allocator.state import Allocator, new_allocator
 from controlplane.capacity.markets import Knowledge, Markets
-from controlplane.capacity.quotas import QuotaWatch
+from controlplane.capacity.quota_watch import QuotaWatch
 from controlplane.catalog.memory import Memory, StockedOut, learn
 from controlplane.catalog.shipped import shipped_catalog, shipped_links
 from controlplane.clouds.interface import PROJECT, MarketPrice, Quota, QuotaKey, system_pool

@@ -4,7 +4,7 @@ import asyncio
 
 from controlplane.allocator.demand import Demand
 from controlplane.capacity.advisor import PricedFleet
-from controlplane.capacity.planning import Planning
+from controlplane.capacity.plan_inputs import PlanInputs
 from controlplane.clouds.gke.price_api import known_prices
 from controlplane.planning.criteria import criteria_of
 from controlplane.planning.profiles import profile_of
@@ -27,7 +27,7 @@ async def test_the_first_plan_waits_for_what_trainers_measure(connect: Connect) 
     cloud.prices = prices(iowa=100_000, holland=900_000)
     bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
     known = known_prices({"TRADEWIND_PRICES_CACHE": "/nowhere/prices.json"}, None)
-    planning = Planning(
+    planning = PlanInputs(
         cloud, LooksAtOnce(cloud), PricedFleet(OFFERS, known), bucket, SystemClock(), lambda: True, lambda event: None
     )
     stage, spec = Stage(cloud, planning, OFFERS), a_spec()

@@ -14,8 +14,9 @@ from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.settings import AllocatorSettings
 from controlplane.capacity.advisor import PricedFleet
-from controlplane.capacity.capacity import Capacity, FleetTerms
-from controlplane.capacity.planning import Planning
+from controlplane.capacity.capacity import Capacity
+from controlplane.capacity.plan_inputs import PlanInputs
+from controlplane.capacity.shell import FleetTerms
 from controlplane.clouds.gke.price_api import known_prices
 from controlplane.clouds.interface import MarketPrice
 from controlplane.planning.criteria import criteria_of
@@ -54,7 +55,7 @@ def prices(iowa: int, holland: int) -> tuple[MarketPrice, ...]:
 
 
 class Stage:
-    def __init__(self, cloud: FakeCloud, planning: Planning, offers: tuple[Offer, ...]) -> None:
+    def __init__(self, cloud: FakeCloud, planning: PlanInputs, offers: tuple[Offer, ...]) -> None:
         self.cloud = cloud
         self.planning = planning
         self.told: list[Event] = []
@@ -94,7 +95,7 @@ async def a_stage(
 ) -> AsyncIterator[Stage]:
     bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
     known = known_prices({"TRADEWIND_PRICES_CACHE": "/nowhere/prices.json"}, None)
-    planning = Planning(
+    planning = PlanInputs(
         cloud, LooksAtOnce(cloud), PricedFleet(offers, known), bucket, SystemClock(), lambda: True, lambda _: None
     )
     stage = Stage(cloud, planning, offers)
@@ -218,7 +219,7 @@ async def test_prices_that_cannot_be_refreshed_are_announced_and_shown_with_the_
         "TRADEWIND_PRICES_ATTEMPTS": "1",
     }
     known = known_prices(environ, None)
-    planning = Planning(
+    planning = PlanInputs(
         FakeCloud(US, EU),
         LooksAtOnce(FakeCloud()),
         PricedFleet(OFFERS, known),

@@ -14,8 +14,9 @@ from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.settings import AllocatorSettings
 from controlplane.capacity.advisor import PricedFleet
-from controlplane.capacity.capacity import Capacity, FleetTerms
-from controlplane.capacity.planning import Planning
+from controlplane.capacity.capacity import Capacity
+from controlplane.capacity.plan_inputs import PlanInputs
+from controlplane.capacity.shell import FleetTerms
 from controlplane.clouds.gke.cloud import GkeCloud
 from controlplane.clouds.gke.price_api import known_prices
 from controlplane.clouds.outcomes import Done
@@ -39,7 +40,7 @@ SETTINGS = AllocatorSettings(retry_s=0.05, retry_max_s=0.2, relist_s=0.5, loss_c
 
 
 class Bench:
-    def __init__(self, stage: SimulatedStage, cloud: GkeCloud, planning: Planning, offers: tuple[Offer, ...]) -> None:
+    def __init__(self, stage: SimulatedStage, cloud: GkeCloud, planning: PlanInputs, offers: tuple[Offer, ...]) -> None:
         self.stage = stage
         self.planning = planning
         self.told: list[Event] = []
@@ -91,7 +92,7 @@ async def a_bench(
             Offer(stage.cluster.name, zone, "g2-standard-8", 4, "nvidia-l4", 1) for zone in (OTHER_ZONE, ZONE)
         )
         prices = known_prices({"TRADEWIND_PRICES_CACHE": str(folder / "prices.json")}, None)
-        planning = Planning(
+        planning = PlanInputs(
             cloud, LooksAtOnce(cloud), PricedFleet(offers, prices), bucket, SystemClock(), lambda: True, lambda _: None
         )
         bench = Bench(stage, cloud, planning, offers)

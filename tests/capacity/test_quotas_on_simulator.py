@@ -9,8 +9,9 @@ from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.settings import AllocatorSettings
 from controlplane.capacity.advisor import PricedFleet
-from controlplane.capacity.capacity import Capacity, FleetTerms
-from controlplane.capacity.planning import Planning
+from controlplane.capacity.capacity import Capacity
+from controlplane.capacity.plan_inputs import PlanInputs
+from controlplane.capacity.shell import FleetTerms
 from controlplane.clouds.gke.cloud import GkeCloud
 from controlplane.clouds.gke.price_api import known_prices
 from controlplane.clouds.interface import Quota
@@ -38,7 +39,7 @@ class SilentQuotas(GkeCloud):
 
 
 class Bench:
-    def __init__(self, stage: SimulatedStage, cloud: GkeCloud, planning: Planning, offers: tuple[Offer, ...]) -> None:
+    def __init__(self, stage: SimulatedStage, cloud: GkeCloud, planning: PlanInputs, offers: tuple[Offer, ...]) -> None:
         self.stage = stage
         self.offers = offers
         self.told: list[Event] = []
@@ -69,7 +70,7 @@ async def a_bench(folder: Path, connect: Connect, kind: type[GkeCloud] = GkeClou
         zones = (ZONE, "us-central1-b")
         offers = tuple(Offer(stage.cluster.name, zone, "g2-standard-8", WANTED, "nvidia-l4", 1) for zone in zones)
         prices = known_prices({"TRADEWIND_PRICES_CACHE": str(folder / "prices.json")}, None)
-        planning = Planning(
+        planning = PlanInputs(
             cloud,
             LooksAtOnce(cloud),
             PricedFleet(offers, prices, [stage.cluster.system]),

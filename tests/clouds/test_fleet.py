@@ -14,7 +14,7 @@ from controlplane.clouds.gke.fleet_file import NOT_YET, GkeFleet, gke_config, gk
 from controlplane.clouds.gke.settings import GkeSettings
 from controlplane.clouds.interface import Taint
 from controlplane.fleet.files import read_fleet
-from controlplane.fleet.plans import bootstrap_settings, cluster_plans, complete, offers, places
+from controlplane.fleet.interpretation import bootstrap_settings, cluster_plans, complete, offers, places
 from messages.ids import JobName
 from messages.labels import FLEET_LABEL, JOB_LABEL, LEASE_LABEL, POOL_LABEL
 from runtime.errors import UserError

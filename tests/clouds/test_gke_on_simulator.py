@@ -16,7 +16,7 @@ from controlplane.clouds.gke.settings import GkeConfig
 from controlplane.clouds.interface import PROJECT, KubernetesAccess, PoolRef, PoolStatus, QuotaKey
 from controlplane.clouds.outcomes import Busy, Done, NotFound, QuotaExceeded, Refused, Shortfall, Throttled, Unreachable
 from controlplane.fleet.files import read_fleet
-from controlplane.fleet.plans import cluster_plans, open_cloud
+from controlplane.fleet.interpretation import cluster_plans, open_cloud
 from simulator.cloud.server import serve_cloud
 from simulator.region.region import Region
 from simulator.region.settings import RegionSettings

@@ -11,8 +11,9 @@ import yaml
 
 from controlplane.allocator.offers import pool_plan
 from controlplane.allocator.settings import AllocatorSettings
-from controlplane.capacity.capacity import Capacity, FleetTerms
+from controlplane.capacity.capacity import Capacity
 from controlplane.capacity.fleet_offers import limits_of, priced
+from controlplane.capacity.shell import FleetTerms
 from controlplane.catalog.memory import Memory, estimate
 from controlplane.catalog.shipped import shipped_links
 from controlplane.clouds import providers
@@ -22,7 +23,7 @@ from controlplane.clouds.interface import PROJECT, Cloud, PoolRef, QuotaKey
 from controlplane.clouds.outcomes import Done, NotFound, QuotaExceeded, Refused, Unreachable
 from controlplane.clouds.spec import Fleet, FleetOfSeveralClouds, parts_of
 from controlplane.fleet.files import read_fleet
-from controlplane.fleet.plans import (
+from controlplane.fleet.interpretation import (
     bootstrap_settings,
     cluster_plans,
     complete,
@@ -153,7 +154,10 @@ async def test_each_cloud_s_part_of_the_file_is_decoded_by_its_provider(ground: 
     assert isinstance(fleet, FleetOfSeveralClouds)
     assert {name: type(part) for name, part in parts_of(fleet).items()} == {"google": GkeFleet, "hills": HillsFleet}
     assert [plan.name for plan in cluster_plans(fleet)] == ["low", "high"]
-    assert [place.region for place in places(fleet)] == ["us-central1", hills.REGION]
+    assert [(place.region, place.cloud) for place in places(fleet)] == [
+        ("us-central1", "gke"),
+        (hills.REGION, "hills"),
+    ]
     assert [offer.cluster for offer in offers(fleet)] == ["high", "low"], "in the file's order"
     assert bootstrap_settings(fleet).node_taints == ("steep=:NoSchedule",)
     assert pull_hint(fleet, {})("hills.example/x:1") == "ask the laird"

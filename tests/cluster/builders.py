@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from msgspec import structs
+
 from agents.cluster import invariants
 from agents.cluster.decide import decide
 from agents.cluster.effects import ClusterEffect, EndPlace, SaveKnown, SendTopology, StartPlace
@@ -15,7 +17,10 @@ from agents.cluster.events import (
     Ticked,
     WorkerHeard,
 )
+from agents.cluster.reports import split, whole_state
 from agents.cluster.state import ClusterState, Known, Place, Rules, new_cluster
+from agents.cluster.topology import what_matters
+from controlplane.jobs.cluster_views import Changes, ClusterView
 from messages.clusters import (
     Answer,
     ClusterHeartbeat,
@@ -72,6 +77,10 @@ class Story:
     wake_at_s: float | None = None
     answer: Answer | None = None
     """To the last command."""
+    view: ClusterView = field(default_factory=lambda: ClusterView(LOCAL))
+    """What a master makes of the reports."""
+    topologies: list[ClusterHeartbeat] = field(default_factory=list)
+    """The whole state after each report, as a master knows it."""
     _seqs: dict[str, int] = field(default_factory=dict)
 
     def happens(self, *events: ClusterEvent) -> "Story":
@@ -80,14 +89,23 @@ class Story:
             broken = invariants.check(self.state, decision.state)
             assert not broken, f"{event} broke: {broken}"
             self.state, self.wake_at_s = decision.state, decision.wake_at_s
-            self.answer = decision.state.answer or self.answer
+            self.answer = next(iter(decision.state.answers.values()), self.answer)
             self.effects += decision.effects
             for effect in decision.effects:
+                if isinstance(effect, SendTopology):
+                    self.hear_report(effect.heartbeat)
                 if self.saves and isinstance(effect, SaveKnown):
                     self.happens(KnownSaved(self.now_s))
                 if self.starts and isinstance(effect, StartPlace):
                     self.happens(PlaceStarted(self.now_s, effect.uid, 1000 + len(self.effects), "birth"))
         return self
+
+    def hear_report(self, report: ClusterHeartbeat) -> None:
+        """In parts of one entry each. What a master then knows is what the controller has."""
+        heard = [self.view.take(part, self.now_s) for part in split(report, bytes_at_most=0)]
+        assert isinstance(heard[-1], Changes), heard
+        self.topologies.append(self.view.topology(self.now_s))
+        assert told(self.topologies[-1]) == told(whole_state(self.state, self.now_s))
 
     def after(self, seconds: float, *, all_beat: bool = False) -> "Story":
         """Time passes; the loop wakes when the core asked to be woken, and workers may heartbeat twice a second."""
@@ -133,6 +151,7 @@ class Story:
 
     def forgets_effects(self) -> "Story":
         self.effects.clear()
+        self.topologies.clear()
         return self
 
     @property
@@ -152,7 +171,7 @@ class Story:
         return [effect.uid for effect in self.effects if isinstance(effect, EndPlace)]
 
     @property
-    def topologies(self) -> list[ClusterHeartbeat]:
+    def reports(self) -> list[ClusterHeartbeat]:
         return [effect.heartbeat for effect in self.effects if isinstance(effect, SendTopology)]
 
     @property
@@ -162,12 +181,30 @@ class Story:
         return known
 
     def sight(self, worker: str) -> WorkerSight | None:
-        """In the newest topology."""
-        return next((sight for sight in self.topologies[-1].workers if sight.worker == worker), None)
+        """In the newest report."""
+        known = self.view.workers.get(WorkerId(worker))
+        return self.view.now(known, self.now_s) if known is not None else None
 
     def presence(self, worker: str) -> Presence | None:
         sight = self.sight(worker)
         return sight.presence if sight is not None else None
+
+
+def told(topology: ClusterHeartbeat) -> object:
+    """The parts of a state that must reach the master; counters that change with each heartbeat may come later."""
+    sights = {
+        sight.worker: structs.replace(
+            sight,
+            silent_s=0.0,
+            status=what_matters(sight.status) if sight.status is not None else None,
+            start_failure=structs.replace(sight.start_failure, for_s=0.0) if sight.start_failure is not None else None,
+        )
+        for sight in topology.workers
+    }
+    nodes = {
+        node.node: structs.replace(node, notice_s=None if node.notice_s is None else 0.0) for node in topology.nodes
+    }
+    return topology.seq, sights, nodes, topology.keeps
 
 
 def a_controller(*, known: Known | None = None, incarnation: str = "abc123", rules: Rules | None = None) -> Story:

@@ -24,11 +24,11 @@ from messages.clusters import (
     WorkerSight,
     WorkerTemplate,
 )
-from messages.codec import Received
 from messages.ids import ClusterName, Epoch, JobName, WorkerId
 from runtime.bus import Bus
 from runtime.nats_server import NatsServer
 from tests.conftest import Connect, eventually
+from tests.topologies import hear_topologies
 
 HERE = Path(__file__).parent
 CLUSTER = ClusterName("local")
@@ -154,11 +154,6 @@ async def bench(nats_server: NatsServer, connect: Connect, tmp_path: Path) -> As
         worker_command=(sys.executable, str(HERE / "stand_in_worker.py")),
     )
     made = Bench(bus, settings, tmp_path)
-
-    def on_topology(_subject: str, received: Received) -> None:
-        if isinstance(received.message, ClusterHeartbeat):
-            made.topologies.append(received.message)
-
-    await bus.subscribe(subjects.cluster_heartbeat(CLUSTER), on_topology)
+    await hear_topologies(bus, CLUSTER, made.topologies.append)
     yield made
     await made.clean()

@@ -52,7 +52,7 @@ async def test_a_stopped_worker_is_silent_and_can_be_removed_and_a_count_of_zero
     await bench.keep(0)
     await eventually(lambda: set(workers) <= set(bench.gone), what="all are gone")
     await eventually(lambda: not any(map(is_running, workers.values())), what="and so are their processes")
-    assert bench.topologies[-1].keeps == {JOB: 0}
+    assert bench.topologies[-1].keeps == {}
 
 
 async def test_what_a_killed_worker_leaves_behind_is_ended_too(bench: Bench) -> None:

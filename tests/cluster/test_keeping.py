@@ -1,8 +1,7 @@
 """How many workers the cluster-controller keeps: started, kept, removed by name."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from agents.cluster.effects import SaveKnown
 from agents.cluster.events import KnownSaved, PlaceStarted, SaveFailed

@@ -3,11 +3,11 @@
 import pytest
 from msgspec import structs
 
-from agents.cluster.events import BusBack, BusLost, WorkerHeard
+from agents.cluster.events import BusBack, BusLost, WholeAsked, WorkerHeard
+from agents.cluster.reports import split
 from agents.cluster.state import Rules
-from agents.cluster.topology import topology
 from messages.clusters import Presence
-from messages.codec import MAX_BYTES, encode, wrap
+from messages.codec import encode, wrap
 from messages.ids import JobName, Rank
 from messages.workers import TrainerExit, WorkerPhase
 from tests.cluster.builders import JOB, OTHER_JOB, a_controller, a_controller_with, a_status
@@ -57,8 +57,7 @@ class TestTopology:
         story.happens(WorkerHeard(story.now_s, a_status(worker, 51, step=2, notice_s=14.0)))
         assert story.topologies == []
         story.after(1.1)
-        sight = story.sight(worker)
-        assert sight is not None and sight.status is not None and sight.status.step == 2
+        assert story.reports[-1].workers == () and story.view.steps == {JOB: 2}
 
     def test_changes_that_come_together_travel_together(self) -> None:
         story = a_controller().keeps(50).after(0.5).forgets_effects()
@@ -67,7 +66,7 @@ class TestTopology:
         assert all(sight.presence is Presence.ALIVE for sight in story.topologies[-1].workers)
 
     def test_tells_how_many_it_was_told_to_keep(self) -> None:
-        assert a_controller().keeps(3).keeps(0, OTHER_JOB).after(0.1).topologies[-1].keeps == {JOB: 3, OTHER_JOB: 0}
+        assert a_controller().keeps(3).keeps(0, OTHER_JOB).after(0.1).topologies[-1].keeps == {JOB: 3}
 
     def test_the_gone_are_told_for_a_while_and_then_no_more(self) -> None:
         story = a_controller_with(1).keeps(0)
@@ -89,19 +88,21 @@ class TestTopology:
         for number in range(10):
             story.keeps(0, JobName(f"job{number}"))
         story.keeps(1).after(0.1)
-        assert list(story.topologies[-1].keeps) == ["job7", "job8", "job9", JOB]
+        assert list(story.state.wanted) == ["job7", "job8", "job9", JOB]
 
-    def test_what_does_not_fit_into_a_message_is_left_out(self) -> None:
+    def test_what_does_not_fit_into_a_message_comes_in_parts(self) -> None:
         story = a_controller_with(200)
         tail = tuple("x" * 100 for _ in range(100))
         for uid in story.uids:
             exits = (TrainerExit(Rank(0), code=1, tail=tail),)
             failed = structs.replace(a_status(f"{uid}-aaaa", 50, WorkerPhase.ENDED), exits=exits)
             story.happens(WorkerHeard(story.now_s, failed))
-        heartbeat = topology(story.state, story.now_s)
-        assert len(encode(wrap(heartbeat, sender="cluster/local"))) < MAX_BYTES
-        codes = {sight.status.exits[0].code for sight in heartbeat.workers if sight.status is not None}
-        assert len(heartbeat.workers) == 200 and codes == {1}
+        story.happens(WholeAsked(story.now_s)).after(1.0)
+        parts = split(max(story.reports, key=lambda report: len(report.workers)))
+        assert len(parts) > 5
+        assert all(len(encode(wrap(part, sender="cluster/local"))) < 300_000 for part in parts)
+        statuses = [sight.status for part in parts for sight in part.workers]
+        assert len(statuses) == 200 and all(status and status.exits[0].tail == tail for status in statuses)
 
     def test_is_not_sent_while_the_bus_is_away_and_at_once_when_it_is_back(self) -> None:
         story = a_controller_with(1).happens(BusLost(100.2)).forgets_effects().after(10.0)

@@ -15,7 +15,7 @@ from controlplane.clouds.gke.fleet_file import GkeFleet, gke_config
 from controlplane.clouds.gke.quotas import needs
 from controlplane.clouds.interface import PROJECT, Quota, QuotaKey
 from controlplane.fleet.files import read_fleet
-from controlplane.fleet.plans import complete, offers
+from controlplane.fleet.interpretation import complete, offers
 from messages.ids import JobName
 from tests.cli.command import tradewind
 from tests.cli.fake_master import FakeMaster, a_view

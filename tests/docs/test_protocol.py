@@ -30,7 +30,11 @@ def _built_subjects() -> set[str]:
     """Every subject the code can build, with the page's placeholders in it."""
     built = set()
     for name, function in inspect.getmembers(subjects, inspect.isfunction):
-        if name.startswith(("_", "parse")) or name.endswith("_key") or function.__module__ != subjects.__name__:
+        if (
+            name.startswith(("_", "parse"))
+            or name.endswith(("_key", "_keys", "_chunks"))
+            or function.__module__ != subjects.__name__
+        ):
             continue
         facts = subjects.WORKER_FACTS if name == "worker_fact" else ("",)
         for fact in facts:

@@ -59,7 +59,7 @@ async def test_mistakes_are_told_in_words(tmp_path: Path) -> None:
         assert "rank 0 exited with 1" in said
         assert "ValueError: the data is not there" in said
 
-        one = a_job(tmp_path, "one", ONE_RANK_FAILS, workers="{min: 1, max: 2}", failures="{max: 0}")
+        one = a_job(tmp_path, "one", ONE_RANK_FAILS, workers="{min: 2, max: 2}", failures="{max: 0}")
         said = await terminal.run(f".venv/bin/tradewind submit {one} --wait", code=1)
         assert "rank 1 exited with 1" in said
         assert "ValueError: a bug in the loop" in said

@@ -138,7 +138,6 @@ class HotStage(Stage):
             now_s=500.0,
             seqs=self.seqs,
             statuses=dict(self.statuses),
-            topologies=self.topologies,
             trainers=dict(self.trainers),
         )
 

@@ -8,7 +8,7 @@ from controlplane.job.decide import decide
 from controlplane.job.effects import Announce, JobEffect, Publish, SaveRecord, StartStore, TellCluster
 from controlplane.job.invariants import check
 from controlplane.job.state import Job, new_job
-from messages.clusters import ClusterHeartbeat, KeepWorkers, Presence, WorkerSight
+from messages.clusters import KeepWorkers, Presence, WorkerSight
 from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import Failures, JobSpec, Launch, Scalar, Timeouts, Workers
 from messages.records import Phase
@@ -55,7 +55,6 @@ class Stage:
     statuses: dict[WorkerId, WorkerStatus] = field(default_factory=dict)
     effects: list[JobEffect] = field(default_factory=list)
     """All that were asked for so far."""
-    topologies: int = 0
     save_at_once: bool = True
     stores_start: bool = True
     wake_at_s: float | None = None
@@ -159,15 +158,12 @@ class Stage:
         return self.says(worker, WorkerPhase.ENDED, exits=exits)
 
     def reports(self, *sights: WorkerSight, keeps: int | None = None, incarnation: str = "a1") -> list[JobEffect]:
-        self.topologies += 1
-        topology = ClusterHeartbeat(
-            cluster=LOCAL,
-            incarnation=incarnation,
-            seq=self.topologies,
-            workers=sights,
-            keeps={JOB: self.job.record.wanted if keeps is None else keeps},
+        kept = self.job.record.wanted if keeps is None else keeps
+        steps = (sight.status.step or 0 for sight in sights if sight.status is not None)
+        report = events.ClusterReported(
+            self.now_s, LOCAL, incarnation, kept, max(steps, default=0), sights, is_whole=True
         )
-        return self.happens(events.ClusterReported(self.now_s, topology))
+        return self.happens(report)
 
     def sees_gone(self, worker: str, why: str = "SIGKILL") -> list[JobEffect]:
         others = [sight for sight in self.sights() if sight.worker != worker]

@@ -4,6 +4,7 @@ from messages.clusters import Presence, WorkerSight
 from messages.ids import Epoch, Generation, Rank, WorkerId
 from messages.records import Phase
 from messages.workers import TrainerExit, WorkerPhase
+from messages.worlds import Release
 from tests.job.stage import (
     JOB,
     LOCAL,
@@ -15,6 +16,7 @@ from tests.job.stage import (
     failed,
     halts,
     kept,
+    published,
     released,
     told,
 )
@@ -229,6 +231,26 @@ def test_a_worker_that_the_controller_calls_silent_for_too_long_is_put_out() -> 
     assert WorkerId("b") in stage.job.gone
 
 
+def test_a_late_master_removes_nobody_until_it_has_been_on_time_for_a_moment() -> None:
+    stage = a_stage().runs("a", "b", "c")
+    stage.now_s += 6
+    stage.happens(events.FellBehind(stage.now_s, 1.0))
+    stage.reports(*stage.sights(b=6.0))
+    assert stage.phase is Phase.RUNNING
+    stage.wait(0.6)
+    assert WorkerId("b") in stage.job.gone
+
+
+def test_a_master_that_is_always_late_judges_all_the_same() -> None:
+    stage = a_stage().runs("a", "b", "c")
+    stage.now_s += 6
+    for _ in range(20):
+        stage.now_s += 0.4
+        stage.happens(events.FellBehind(stage.now_s, 0.2))
+        stage.reports(*stage.sights(b=6.0))
+    assert WorkerId("b") in stage.job.gone
+
+
 def test_silence_counts_though_the_controller_has_forgotten_the_last_words() -> None:
     stage = a_stage(a_spec(workers=2)).runs("a", "b")
     stage.now_s += 6
@@ -256,22 +278,23 @@ def test_a_dead_worker_that_speaks_again_is_told_to_go() -> None:
     assert "b" in released(effects) | released(stage.parked("a"))
 
 
-def test_a_stray_topology_does_not_silence_the_real_controller_for_good() -> None:
+def test_a_worker_that_its_controller_calls_silent_is_silent_until_the_controller_hears_it() -> None:
     stage = a_stage(a_spec(workers=2)).runs("a", "b")
+    silent = WorkerSight(WorkerId("b"), JOB, Presence.SILENT, silent_s=2.0, status=stage.statuses[WorkerId("b")])
+    stage.reports(*(sight for sight in stage.sights() if sight.worker == "a"), silent)
+    stage.says("b", WorkerPhase.READY)
+    assert stage.job.workers[WorkerId("b")].presence is Presence.SILENT
     stage.reports(*stage.sights())
-    stage.reports(incarnation="stray")
-    for _ in range(7):
-        stage.now_s += 1
-        stage.reports(*stage.sights())
-    assert (stage.phase, stage.job.clusters[LOCAL].incarnation) == (Phase.RUNNING, "a1")
+    assert stage.job.workers[WorkerId("b")].presence is Presence.ALIVE
 
 
-def test_an_old_topology_teaches_nothing() -> None:
+def test_changes_leave_the_other_workers_of_a_cluster_as_they_are() -> None:
     stage = a_stage().runs("a", "b", "c")
     stage.reports(*stage.sights())
-    stage.topologies = 0
-    stage.sees_gone("b")
-    assert stage.phase is Phase.RUNNING
+    stage.now_s += 1
+    stage.happens(events.ClusterReported(stage.now_s, LOCAL, "a1", keeps=3, forgotten=(WorkerId("b"),)))
+    presences = {worker: each.presence for worker, each in stage.job.workers.items()}
+    assert presences == {"a": Presence.ALIVE, "b": Presence.SILENT, "c": Presence.ALIVE}
 
 
 def test_ranks_that_wait_for_a_peer_are_reported() -> None:
@@ -286,7 +309,7 @@ def an_heir(stage: Stage) -> Stage:
     saved = stage.job.storage.saved
     assert saved is not None
     job = adopted_job(stage.job.spec, saved, epoch=Epoch(2), at_s=500.0)
-    return Stage(job, now_s=500.0, seqs=stage.seqs, statuses=dict(stage.statuses), topologies=stage.topologies)
+    return Stage(job, now_s=500.0, seqs=stage.seqs, statuses=dict(stage.statuses))
 
 
 def test_a_new_master_adopts_the_running_world_and_disturbs_nobody() -> None:
@@ -325,3 +348,13 @@ def test_an_ended_job_stays_ended() -> None:
     stage.happens(events.StopAsked(stage.now_s, "too late"))
     stage.happens(events.WorkerSaidLeft(stage.now_s, WorkerId("a"), LOCAL, "released"))
     assert stage.phase is Phase.SUCCEEDED
+
+
+def test_the_end_of_a_large_job_names_nobody_but_releases_everybody() -> None:
+    stage = a_stage(a_spec(workers=150))
+    names = [f"w{number:03}" for number in range(150)]
+    stage.runs(*names)
+    stage.happens(events.StopAsked(stage.now_s, "asked", 0.0))
+    effects = stage.parked(*names)
+    [release] = published(effects, Release)
+    assert (release.workers, release.everybody, release.is_last) == ((), True, True)

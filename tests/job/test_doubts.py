@@ -1,9 +1,8 @@
 """A message in a worker's name that cannot be true teaches nothing, and costs the worker and the job nothing."""
 
-from dataclasses import replace
-
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from controlplane.job import events
 from controlplane.job.effects import TellCluster

@@ -1,8 +1,7 @@
 """A name may belong to another job later: what is left of the earlier one teaches the new one nothing."""
 
-from dataclasses import replace
-
 from msgspec import structs
+from msgspec.structs import replace
 
 from controlplane.job import events
 from controlplane.job.effects import JobEffect, TellCluster

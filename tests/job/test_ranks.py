@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.job.ranks import arrange, choose, ranks_of, shares
-from controlplane.job.state import Worker
+from controlplane.job.workers import Worker
 from messages.ids import ClusterName, WorkerId
 from messages.jobs import Workers
 

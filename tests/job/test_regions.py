@@ -5,7 +5,7 @@ from msgspec import structs
 from controlplane.job import events
 from controlplane.job.learn_clusters import CLUSTER_FORGOTTEN_S
 from controlplane.job.queries import DESERTED_S, deserted
-from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
+from messages.clusters import Presence, WorkerSight
 from messages.ids import ClusterName, WorkerId
 from messages.records import Phase
 from messages.workers import WorkerPhase
@@ -31,10 +31,8 @@ def two_regions() -> Stage:
 
 
 def far_reports(stage: Stage) -> None:
-    stage.topologies += 1
     sight = WorkerSight(WorkerId("z"), JOB, Presence.ALIVE, status=stage.statuses.get(WorkerId("z")))
-    topology = ClusterHeartbeat(cluster=FAR, incarnation="f1", seq=stage.topologies, workers=(sight,), keeps={JOB: 1})
-    stage.happens(events.ClusterReported(stage.now_s, topology))
+    stage.happens(events.ClusterReported(stage.now_s, FAR, "f1", keeps=1, sights=(sight,), is_whole=True))
 
 
 def far_says(stage: Stage, phase: WorkerPhase, generation: int | None = None) -> None:
@@ -126,8 +124,7 @@ def test_a_cluster_is_deserted_once_it_is_silent_for_long_and_nobody_of_the_job_
 
 
 def empty_reports(stage: Stage, cluster: str) -> None:
-    topology = ClusterHeartbeat(cluster=ClusterName(cluster), incarnation="c1", seq=1, workers=(), keeps={})
-    stage.happens(events.ClusterReported(stage.now_s, topology))
+    stage.happens(events.ClusterReported(stage.now_s, ClusterName(cluster), "c1", is_whole=True))
 
 
 def test_clusters_that_come_and_go_while_a_job_lives_are_forgotten_unless_somebody_of_it_was_there() -> None:

@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 from msgspec import structs
+from msgspec.structs import replace
 
 from controlplane.job import events
 from controlplane.job.effects import JobEffect

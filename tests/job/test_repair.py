@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 
 from controlplane.job.live.repair import repair
 from controlplane.job.ranks import arrange
-from controlplane.job.state import Worker
+from controlplane.job.workers import Worker
 from messages.ids import ClusterName, Generation, Rank, WorkerId
 from messages.workers import TrainerStatus
 from messages.worlds import Entry, HotWorld, Member

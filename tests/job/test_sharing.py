@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from controlplane.job import events
-from controlplane.job.effects import TellCluster
+from controlplane.job.effects import JobEffect, TellCluster
 from controlplane.job.sharing import Counts, filled, wanted_by_cluster
 from controlplane.job.state import adopted_job
-from messages.clusters import ClusterHeartbeat, KeepWorkers, Presence, WorkerSight
+from messages.clusters import KeepWorkers, Presence, WorkerSight
 from messages.ids import ClusterName, Epoch, WorkerId
 from messages.records import Phase
 from messages.workers import WorkerPhase
@@ -33,18 +33,14 @@ class Region:
     def reports(self, *gone: WorkerSight) -> None:
         if not self.speaks:
             return
-        self.stage.topologies += 1
         statuses = self.stage.statuses
         alive = [WorkerSight(WorkerId(w), JOB, Presence.ALIVE, status=statuses[WorkerId(w)]) for w in self.workers]
         starting = [WorkerSight(WorkerId(worker), JOB, Presence.STARTING) for worker in self.starting]
-        heartbeat = ClusterHeartbeat(
-            cluster=self.name,
-            incarnation="1",
-            seq=self.stage.topologies,
-            workers=(*alive, *starting, *gone),
-            keeps={JOB: self.keeps},
+        sights = (*alive, *starting, *gone)
+        report = events.ClusterReported(
+            self.stage.now_s, self.name, "1", keeps=self.keeps, sights=sights, is_whole=True
         )
-        for effect in self.stage.happens(events.ClusterReported(self.stage.now_s, heartbeat)):
+        for effect in self.stage.happens(report):
             if isinstance(effect, TellCluster) and isinstance(effect.command, KeepWorkers):
                 regions[effect.cluster].keeps = effect.command.count
 
@@ -283,3 +279,19 @@ def test_all_are_filled_as_if_one_worker_after_the_other_went_where_there_are_fe
             break
         one_by_one[min(below)[1]] += 1
     assert filled(counts, wanted, limits) == one_by_one
+
+
+def test_a_new_leader_asks_no_cluster_for_the_workers_of_one_it_has_not_heard_yet() -> None:
+    saved = structs.replace(a_stage(a_spec(workers=4)).job.record, wanted=4)
+    stage = Stage(adopted_job(a_spec(workers=4), saved, epoch=Epoch(2), at_s=500.0))
+    stage.now_s = 500.1
+    first = events.ClusterReported(stage.now_s, EAST, "1", keeps=2, is_whole=True)
+    assert _keeps(stage.happens(first)) == []
+    second = events.ClusterReported(stage.now_s, WEST, "1", keeps=1, is_whole=True)
+    assert _keeps(stage.happens(second)) == []
+    assert _keeps(stage.wait(2.5)) == [(WEST, 2)]
+
+
+def _keeps(effects: list[JobEffect]) -> list[tuple[ClusterName, int]]:
+    told = [effect for effect in effects if isinstance(effect, TellCluster)]
+    return [(each.cluster, each.command.count) for each in told if isinstance(each.command, KeepWorkers)]

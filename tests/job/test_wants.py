@@ -1,15 +1,13 @@
 """What a job wants of its allocator, and which of the answers it believes."""
 
-from dataclasses import replace
-
 from msgspec import structs
+from msgspec.structs import replace
 
 from controlplane.job import events
 from controlplane.job.effects import JobEffect, WantNodes
 from controlplane.job.queries import DESERTED_S
 from controlplane.job.state import Want
 from controlplane.job.wants import DEADLINE_EVERY_S
-from messages.clusters import ClusterHeartbeat
 from messages.criteria import Capacity, Deadline, Objective, WhenSpent
 from messages.ids import ClusterName
 from messages.jobs import JobSpec
@@ -28,9 +26,7 @@ def running(*workers: str) -> Stage:
 
 
 def far_reports(stage: Stage) -> list[JobEffect]:
-    stage.topologies += 1
-    topology = ClusterHeartbeat(cluster=FAR, incarnation="f1", seq=stage.topologies)
-    return stage.happens(events.ClusterReported(stage.now_s, topology))
+    return stage.happens(events.ClusterReported(stage.now_s, FAR, "f1", is_whole=True))
 
 
 def with_a_deadline(hours: float, steps: int) -> JobSpec:

@@ -8,7 +8,8 @@ import pytest
 
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.settings import AllocatorSettings
-from controlplane.capacity.capacity import Capacity, FleetTerms
+from controlplane.capacity.capacity import Capacity
+from controlplane.capacity.shell import FleetTerms
 from controlplane.clouds.interface import PoolRef
 from controlplane.clouds.outcomes import Outcome
 from controlplane.master.term import Term

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from controlplane.capacity.capacity import Capacity
-from controlplane.jobs import ingest as hearing
+from controlplane.jobs import heard_clusters
 from messages.ids import ClusterName
 from tests.capacity.fake_cloud import FakeCloud
 from tests.conftest import Connect, eventually
@@ -19,20 +18,19 @@ GHOST, SPEAKS = ClusterName("ghost"), ClusterName("speaks")
 async def test_a_cluster_that_is_silent_for_long_is_forgotten_unless_a_job_has_something_there(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hearing, "CLUSTER_FORGOTTEN_S", 0.5)
+    monkeypatch.setattr(heard_clusters, "CLUSTER_FORGOTTEN_S", 0.5)
     cloud, bus = FakeCloud(US), await connect("master")
     used, ghost = FakeFleet(await connect("used"), US), FakeFleet(await connect("ghost"), GHOST)
     speaks = FakeFleet(await connect("speaks"), SPEAKS)
     async with asyncio.TaskGroup() as tasks, a_master(bus, cloud, keep_jobs=0) as master:
+        heard_s = master.context.heard.heard_s
         running = [tasks.create_task(fleet.run(), name=fleet.cluster) for fleet in (used, speaks)]
         await master.service.submit(a_spec("first"))
         await eventually(cloud.pools, what="a pool")
-        await eventually(lambda: US in master.ingest.clusters, what="its cluster to be heard")
+        await eventually(lambda: heard_s(US) is not None, what="its cluster to be heard")
         running[0].cancel()
         ghost.tell_topology()
-        await eventually(lambda: GHOST in master.ingest.clusters, what="the other one to be heard")
-        assert isinstance(master.capacity, Capacity) and master.capacity.heard_s(GHOST) is not None
-        await eventually(lambda: GHOST not in master.ingest.clusters, what="it to be forgotten")
-        assert set(master.ingest.clusters) == {US, SPEAKS}
-        assert (master.capacity.heard_s(GHOST), master.capacity.heard_s(US) is None) == (None, False)
+        await eventually(lambda: heard_s(GHOST) is not None, what="the other one to be heard")
+        await eventually(lambda: heard_s(GHOST) is None, what="it to be forgotten")
+        assert heard_s(US) is not None and heard_s(SPEAKS) is not None
         running[1].cancel()

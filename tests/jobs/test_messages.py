@@ -1,9 +1,9 @@
 import pytest
 
 from controlplane.job import events
-from controlplane.jobs.ingest import ForJob, Refused, fact_of, jobs_of, progress_of, topology_of
+from controlplane.jobs.ingest import ForJob, Refused, fact_of, progress_of, topology_of
 from messages import subjects
-from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
+from messages.clusters import ClusterHeartbeat
 from messages.ids import ClusterName, Generation, JobName, WorkerId
 from messages.workers import WorkerJoined, WorkerLeft, WorkerNoticed, WorkerPhase, WorkerStatus
 from messages.worlds import Halt, Progress
@@ -59,9 +59,3 @@ def test_topologies_and_progress_must_match_their_subject() -> None:
     progress = Progress(JOB, WORKER, Generation(1), ())
     assert progress_of(subjects.progress(JOB), progress) is progress
     assert progress_of(subjects.progress(JobName("x")), progress) is Refused.SUBJECT_MISMATCH
-
-
-def test_a_topology_names_the_jobs_it_has_or_should_have() -> None:
-    sight = WorkerSight(WORKER, JOB, Presence.ALIVE)
-    keeps = {JobName("wanted"): 2, JobName("over"): 0}
-    assert jobs_of(ClusterHeartbeat(CLUSTER, "one", 1, workers=(sight,), keeps=keeps)) == {"job", "wanted"}

@@ -43,11 +43,11 @@ async def test_what_is_heard_after_its_end_begins_nothing(connect: Connect) -> N
     term = RunningTerm(bus, bucket)
     await term.begin()
     await term.end()
-    heard = term.term.ingest.clusters
+    heard = term.term.context.heard
     fleet = FakeFleet(await connect("cluster"))
     fleet.add(ENDED)
     fleet.tell_topology()
-    await eventually(lambda: fleet.cluster in heard, what="the cluster to be heard")
+    await eventually(lambda: heard.heard_s(fleet.cluster) is not None, what="the cluster to be heard")
     seen: list[str] = []
     await bucket.watch(subjects.JOB_SPECS, lambda key, _entry: seen.append(key))
     await bucket.create(subjects.spec_key(LATE), encode_spec(a_spec(LATE)))

@@ -11,8 +11,9 @@ from msgspec import structs
 
 from controlplane.allocator.settings import AllocatorSettings
 from controlplane.capacity.advisor import PricedFleet
-from controlplane.capacity.capacity import Capacity, FleetTerms
-from controlplane.capacity.planning import Planning
+from controlplane.capacity.capacity import Capacity
+from controlplane.capacity.plan_inputs import PlanInputs
+from controlplane.capacity.shell import FleetTerms
 from controlplane.clouds.gke.price_api import known_prices
 from controlplane.clouds.interface import MarketPrice
 from controlplane.jobs.errors import SpecRefused
@@ -51,7 +52,7 @@ async def a_master(connect: Connect, cloud: FakeCloud) -> AsyncIterator[Term]:
     bucket = await bus.bucket(subjects.STATE_BUCKET)
     context = a_context(bus, bucket)
     known = known_prices({"TRADEWIND_PRICES_CACHE": "/nowhere/prices.json"}, None)
-    planning = Planning(
+    planning = PlanInputs(
         cloud, LooksAtOnce(cloud), PricedFleet(OFFERS, known), bucket, SystemClock(), context.may_act, context.announce
     )
     settings = AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=0.2, plan_settle_s=0.05)

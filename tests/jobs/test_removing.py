@@ -70,7 +70,7 @@ async def test_nothing_of_a_removed_job_is_left_and_others_keep_what_they_have(c
         assert (removed.name, removed.phase) == (FIRST, "stopped")
         with pytest.raises(JobUnknown):
             master.service.view(FIRST)
-        assert [view.name for view in master.service.views()] == [other]
+        assert [view.name for view in master.service.job_list().jobs] == [other]
         assert set(await master.context.bucket.entries("jobs.*.*")) == {
             subjects.spec_key(other),
             subjects.world_key(other),

@@ -11,8 +11,9 @@ from controlplane.job import effects, events
 from controlplane.jobs.announcer import Announcer
 from controlplane.jobs.cluster_counts import WantedBook
 from controlplane.jobs.context import TermContext
-from controlplane.jobs.records import read_world
+from controlplane.jobs.records import StoredWorld, read_world
 from controlplane.jobs.shell import JobShell, ShellTools
+from controlplane.jobs.worlds import WorldLimits
 from controlplane.lease.keeper import Leadership
 from controlplane.stores.servers import StoreServers
 from messages import subjects
@@ -41,8 +42,8 @@ class Bench:
     leads: bool = True
     overwritten: list[bool] = field(default_factory=list)
 
-    def shell(self, revision: int = 0) -> JobShell:
-        return JobShell(JOB, self.context, self.tools, revision, lambda: self.overwritten.append(True))
+    def shell(self, adopted: StoredWorld | None = None, limits: WorldLimits | None = None) -> JobShell:
+        return JobShell(JOB, self.context, self.tools, adopted, lambda: self.overwritten.append(True), limits)
 
     async def save(self, shell: JobShell, record: Record) -> events.JobEvent | None:
         work = shell.perform(effects.SaveRecord(record))
@@ -116,9 +117,10 @@ async def test_a_master_that_lost_the_lease_writes_nothing(bench: Bench) -> None
 
 
 async def test_a_last_word_of_the_master_before_is_adopted_not_written_over(bench: Bench) -> None:
-    revision = await bench.put(encode_record(a_record("read at the start", epoch=50)))
+    read = a_record("read at the start", epoch=50)
+    adopted = StoredWorld(read, await bench.put(encode_record(read)))
     await bench.put(encode_record(a_record("written after it was read", epoch=50, generation=8)))
-    assert isinstance(await bench.save(bench.shell(revision), a_record("ours")), events.SaveFailed)
+    assert isinstance(await bench.save(bench.shell(adopted), a_record("ours")), events.SaveFailed)
     assert (await bench.stored()).generation == 8
     assert bench.overwritten == [True]
 

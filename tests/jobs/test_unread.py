@@ -28,11 +28,12 @@ async def test_jobs_whose_records_cannot_be_read_are_told_as_such_until_they_are
     await bucket.put(subjects.world_key(NEWER), b'{"phase": "dreaming"}')
     async with a_master(bus, FakeCloud(US), keep_jobs=1) as master:
         desk = master.service
-        assert (desk.views(), desk.unread) == ((), (BROKEN, DEEP, GARBLED, NEWER))
+        listed = desk.job_list()
+        assert (listed.jobs, listed.unread) == ((), (BROKEN, DEEP, GARBLED, NEWER))
         with pytest.raises(JobUnreadable, match="There is a job 'broken', but its record cannot be read"):
             desk.view(BROKEN)
         with pytest.raises(JobExists):
             await desk.submit(a_spec(NEWER))
         assert (await desk.submit(a_spec("fine"))).name == "fine", "other jobs are run as ever"
         await bucket.delete(subjects.spec_key(BROKEN))
-        await eventually(lambda: desk.unread == (DEEP, GARBLED, NEWER), what="the deletion to be heard")
+        await eventually(lambda: desk.job_list().unread == (DEEP, GARBLED, NEWER), what="the deletion to be heard")

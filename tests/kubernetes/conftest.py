@@ -40,6 +40,7 @@ from simulator.region.settings import ClusterRequest, RegionSettings
 from tests.conftest import Connect, eventually
 from tests.kubernetes.ground import JOB, WITHIN_S, WORKER_ACCOUNT, Ground
 from tests.kubernetes.meddler import Meddler
+from tests.topologies import hear_topologies
 
 CLUSTER = ClusterName("here")
 KUBECONFIG = os.environ.get("TRADEWIND_TEST_KUBECONFIG")
@@ -121,8 +122,8 @@ class Bench:
         self._seqs: dict[WorkerId, int] = {}
 
     async def listen(self) -> None:
-        await self.bus.subscribe(subjects.cluster_heartbeat(CLUSTER), self._on_message)
-        await self.bus.subscribe(subjects.worker_fact(CLUSTER, None, "notice"), self._on_message)
+        await hear_topologies(self.bus, CLUSTER, self.topologies.append)
+        await self.bus.subscribe(subjects.worker_fact(CLUSTER, None, "notice"), self._on_notice)
 
     def start(self, configuration: ApiConfiguration | None = None, **changed: object) -> Stop:
         settings = msgspec.structs.replace(self.settings, **changed)
@@ -197,10 +198,8 @@ class Bench:
             self.bus.publish(subjects.worker_heartbeat(CLUSTER, worker), WorkerHeartbeat(status))
             await asyncio.sleep(BEAT_EVERY_S)
 
-    def _on_message(self, _subject: str, received: Received) -> None:
-        if isinstance(received.message, ClusterHeartbeat):
-            self.topologies.append(received.message)
-        elif isinstance(received.message, WorkerNoticed):
+    def _on_notice(self, _subject: str, received: Received) -> None:
+        if isinstance(received.message, WorkerNoticed):
             self.notices.append(received.message)
 
 

@@ -61,12 +61,17 @@ class Ground:
         pool: str = "p1",
         zone: str = "z1",
         annotations: dict[str, str] | None = None,
+        labels: dict[str, str] | None = None,
     ) -> str:
-        """A node that is ready, under its full name."""
+        """A node that is ready, under its full name; `labels` replace those of its pool."""
         name = self.named(short)
-        labels = {JOB_LABEL: job, POOL_LABEL: pool, ZONE_LABEL: zone}
+        own = {POOL_LABEL: pool} if labels is None else labels
         body = {
-            "metadata": {"name": name, "labels": labels, "annotations": annotations or {}},
+            "metadata": {
+                "name": name,
+                "labels": {JOB_LABEL: job, ZONE_LABEL: zone, **own},
+                "annotations": annotations or {},
+            },
             "status": {"conditions": [_ready("True", "KubeletReady", "kubelet is posting ready status")]},
         }
         with contextlib.suppress(AlreadyExists):

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from agents.clouds.interface import NodeTraits
 from agents.cluster.kubernetes.main import plan_of
 from agents.cluster.kubernetes.manifest import PodPlan, worker_pod
 from agents.cluster.kubernetes.settings import KubernetesSettings, read_kubernetes_settings
@@ -22,6 +23,7 @@ def a_plan(**changed: Any) -> PodPlan:
         "image": "ours:1",
         "worker_argv": ("python", "-m", "tradewind", "worker"),
         "host_package": "/ours/tradewind",
+        "nodes": NodeTraits(),
         "nats_url": "nats://bus:4222",
     }
     return PodPlan(**{**given, **changed})
@@ -92,14 +94,15 @@ def test_a_job_with_an_image_of_its_own_gets_the_hosts_files_copied_into_it() ->
 
 def test_a_host_has_what_its_trainers_need() -> None:
     pod = Pod(cpu="7", memory="30Gi", gpu=True, secrets=("keys", "more"))
-    host = worker_pod(a_plan(), "w1x1", JOB, WorkerTemplate(slots=8, pod=pod))["spec"]["containers"][1]
+    plan = a_plan(nodes=NodeTraits(driver_folder="/driver"))
+    host = worker_pod(plan, "w1x1", JOB, WorkerTemplate(slots=8, pod=pod))["spec"]["containers"][1]
     assert host["resources"] == {
         "requests": {"cpu": "7", "memory": "30Gi"},
         "limits": {"nvidia.com/gpu": "8"},
     }
     assert host["envFrom"] == [{"secretRef": {"name": "keys"}}, {"secretRef": {"name": "more"}}]
     assert {mount["mountPath"] for mount in host["volumeMounts"]} == {"/run/tradewind", "/dev/shm"}
-    assert env_of(host) == {"TRADEWIND_DRIVER_FOLDER": "/usr/local/nvidia", "TRADEWIND_GPUS": "8"}
+    assert env_of(host) == {"TRADEWIND_DRIVER_FOLDER": "/driver", "TRADEWIND_GPUS": "8"}
 
 
 def test_a_dollar_in_the_jobs_environment_stays_one() -> None:

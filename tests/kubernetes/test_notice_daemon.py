@@ -1,7 +1,6 @@
-"""The notice daemon: from the metadata server of a node to the annotation on it, and on to the master."""
+"""The notice daemon: from Google's metadata server, or a file, to the annotation on the node."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,20 +8,20 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from agents.notice.main import maintenance_s, source_of, watch
-from agents.notice.node import Machine
+from agents.clouds.gke.cloud import maintenance_s
+from agents.clouds.gke.metadata import GceMetadata
+from agents.clouds.interface import Machine, Notice, NoticeOptions
+from agents.notice.main import source_of
+from agents.notice.notice_file import NoticeFile
 from agents.notice.settings import NoticeSettings, read_notice_settings
-from agents.notice.sources import GceMetadata, Notice, NoticeFile, NoticeSource
-from messages.clusters import Presence
 from messages.labels import NOTICE_ANNOTATION, NOTICE_WHY_ANNOTATION
 from runtime.errors import UserError
-from runtime.kubernetes.configuration import ApiConfiguration
-from runtime.process import Stop
 from simulator.metadata_server import MAINTENANCE, PREEMPTED, Metadata, MetadataServers
 from tests.conftest import eventually
-from tests.kubernetes.conftest import Bench, meddled
+from tests.kubernetes.conftest import meddled
 from tests.kubernetes.ground import Ground, until
 from tests.kubernetes.meddler import Meddler
+from tests.kubernetes.node_clouds import a_daemon, watched
 
 
 class Server:
@@ -41,31 +40,6 @@ async def machine() -> AsyncIterator[Server]:
     metadata = Metadata({PREEMPTED: "FALSE", MAINTENANCE: "NONE"})
     yield Server(servers, metadata, await servers.add(metadata))
     await servers.stop()
-
-
-@contextlib.asynccontextmanager
-async def watched(source: NoticeSource) -> AsyncIterator[list[Notice | None]]:
-    """What a source tells."""
-    told: list[Notice | None] = []
-    task = asyncio.get_running_loop().create_task(source.watch(told.append), name="source")
-    try:
-        yield told
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
-@contextlib.asynccontextmanager
-async def a_daemon(settings: NoticeSettings, configuration: ApiConfiguration) -> AsyncIterator[None]:
-    stop = Stop()
-    task = asyncio.get_running_loop().create_task(watch(settings, configuration, stop), name="notice")
-    try:
-        yield
-    finally:
-        stop.ask("test")
-        async with asyncio.timeout(20.0):
-            assert await task == 0
 
 
 async def test_a_preemption_is_told_once_and_at_once(machine: Server) -> None:
@@ -100,15 +74,15 @@ async def test_maintenance_that_ends_the_machine_is_a_notice_and_one_that_moves_
 def test_host_maintenance_is_announced_an_hour_before_only_to_gpus_on_demand(
     machine: Machine, announced_s: float
 ) -> None:
-    assert maintenance_s(NoticeSettings(node="n1"), machine) == announced_s
-    assert maintenance_s(NoticeSettings(node="n1", maintenance_s=7.0), machine) == 7.0
+    assert maintenance_s(machine, NoticeOptions()) == announced_s
+    assert maintenance_s(machine, NoticeOptions(maintenance_s=7.0)) == 7.0
 
 
 async def test_a_metadata_server_that_comes_late_stumbles_or_hides_is_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("agents.notice.sources.HIDDEN_PAUSE_S", 0.01)
-    monkeypatch.setattr("agents.notice.sources.PAUSE_MOST_S", 0.05)
+    monkeypatch.setattr("agents.clouds.gke.metadata.HIDDEN_PAUSE_S", 0.01)
+    monkeypatch.setattr("agents.clouds.gke.metadata.PAUSE_MOST_S", 0.05)
     answers = iter([503, 404, 500, 200])
     asked: list[dict[str, str]] = []
 
@@ -173,31 +147,14 @@ async def test_a_notice_is_written_on_the_node_and_a_stale_one_is_taken_off(
         assert written[NOTICE_WHY_ANNOTATION] == "it is being preempted"
 
 
-async def test_from_the_metadata_server_to_the_master(machine: Server, bench: Bench) -> None:
-    await bench.start_and_hear()
-    await bench.keep(1)
-    [pod] = await bench.ground.until_pods(1)
-    node = await bench.ground.node("n1")
-    await bench.ground.run(pod, node)
-    worker = bench.speak(pod)
-    await eventually(lambda: worker in bench.sights(Presence.ALIVE), what="the worker alive")
-    settings = NoticeSettings(node=node, metadata_host=machine.host)
-    async with a_daemon(settings, meddled(bench.meddler)):
-        machine.metadata.set(PREEMPTED, "TRUE")
-        await eventually(lambda: bench.notices, what="the notice")
-    assert [(noticed.worker, noticed.source) for noticed in bench.notices] == [(worker, "node")]
-    await eventually(lambda: (sight := bench.node(node)) is not None and sight.notice_s, what="the node's notice")
-    sight = bench.node(node)
-    assert sight is not None
-    assert sight.why == "it is being preempted"
-
-
 def test_settings_come_from_our_variables_and_from_what_a_pod_is_given() -> None:
     given = read_notice_settings(
         {"TRADEWIND_NODE": "n1", "GCE_METADATA_HOST": "127.0.0.1:1", "TRADEWIND_NOTICE_S": "20"}
     )
     assert (given.node, given.metadata_host, given.notice_s) == ("n1", "127.0.0.1:1", 20.0)
     assert isinstance(source_of(NoticeSettings(node="n1", notice_file="/nowhere"), Machine()), NoticeFile)
+    named = {"TRADEWIND_NODE": "n1", "GCE_METADATA_HOST": "127.0.0.1:1", "TRADEWIND_METADATA_HOST": "127.0.0.1:2"}
+    assert read_notice_settings(named).metadata_host == "127.0.0.1:2"
     with pytest.raises(UserError) as mistake:
         read_notice_settings({})
     assert "TRADEWIND_NODE" in str(mistake.value)

@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from agents.clouds.gke.cloud import CLOUD as GKE
+from agents.clouds.interface import NodeTraits
 from agents.cluster.kubernetes.observations import START_FAILURES, PodObservation, Stage, read_node, read_pod
 from messages.clusters import NodeSight, StartFailure
 from runtime.kubernetes.objects import Node, Pod
@@ -23,6 +25,7 @@ def a_node(
     boot: str = "",
     shutdown_grace_s: float = 30.0,
     unschedulable: bool = False,
+    traits: NodeTraits = GKE.nodes,
 ) -> NodeSight:
     node = {
         "metadata": {"name": "n1", "uid": "u1", "labels": labels, "annotations": annotations},
@@ -32,7 +35,7 @@ def a_node(
             "nodeInfo": {"bootID": boot},
         },
     }
-    return read_node(msgspec.json.decode(msgspec.json.encode(node), type=Node), NOW, shutdown_grace_s)
+    return read_node(msgspec.json.decode(msgspec.json.encode(node), type=Node), traits, NOW, shutdown_grace_s)
 
 
 def a_pod(status: dict[str, Any], **metadata: Any) -> PodObservation:
@@ -69,11 +72,12 @@ def test_a_node_tells_its_pool_zone_job_and_whether_it_is_ready() -> None:
     assert not a_node(ready="False", message="container runtime network not ready").was_ready
 
 
-def test_the_pool_of_a_node_is_the_one_that_gke_names_where_we_did_not() -> None:
+def test_the_pool_of_a_node_is_the_one_that_the_cloud_names_where_we_did_not() -> None:
     google = {"cloud.google.com/gke-nodepool": "default-pool"}
     assert a_node(labels=google).pool == "default-pool"
     assert a_node(labels={**google, "tradewind-pool": "spot"}).pool == "spot"
     assert a_node(labels={}).pool == ""
+    assert a_node(labels=google, traits=NodeTraits()).pool == ""
 
 
 def test_a_cordon_counts_as_a_notice_from_which_the_node_may_come_back() -> None:
@@ -88,7 +92,7 @@ def test_a_notice_of_the_end_goes_before_a_cordon() -> None:
 
 
 def test_a_node_without_a_word_about_itself_is_not_ready() -> None:
-    sight = read_node(msgspec.json.decode(b'{"metadata":{"name":"n1"}}', type=Node), NOW, 30.0)
+    sight = read_node(msgspec.json.decode(b'{"metadata":{"name":"n1"}}', type=Node), GKE.nodes, NOW, 30.0)
     assert (sight.ready, sight.why) == (False, "it has not said whether it is ready")
 
 
@@ -134,6 +138,9 @@ def test_a_node_that_shuts_down_or_is_marked_to_go_is_noticed() -> None:
     assert (going.notice_s, going.ready) == (30.0, False)
     taint = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}
     assert a_node(taints=[taint]).notice_s == 30.0
+    own = {"key": "cloud.google.com/impending-node-termination", "effect": "NoSchedule"}
+    assert a_node(taints=[own]).notice_s == 30.0
+    assert a_node(taints=[own], traits=NodeTraits()).notice_s is None
     assert a_node(taints=[{"key": "tradewind-job", "effect": "NoSchedule"}]).notice_s is None
     assert a_node(ready="False", message="PLEG is not healthy").notice_s is None
 

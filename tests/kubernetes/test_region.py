@@ -9,15 +9,13 @@ from types import MappingProxyType
 
 import pytest
 
+from agents.clouds.gke.cloud import CLOUD as GKE
 from agents.cluster.kubernetes.main import control
 from agents.cluster.kubernetes.manifest import GPU_RESOURCE
 from agents.cluster.kubernetes.settings import KubernetesSettings
-from agents.notice.main import watch
-from agents.notice.node import ACCELERATOR_LABEL
 from agents.notice.settings import NoticeSettings
 from messages import subjects
 from messages.clusters import ClusterHeartbeat, KeepWorkers, NodeSight, Presence, WorkerTemplate
-from messages.codec import Received
 from messages.ids import Epoch
 from messages.jobs import Pod
 from messages.labels import JOB_LABEL, POOL_LABEL
@@ -37,7 +35,9 @@ from simulator.region.settings import (
     Taint,
 )
 from tests.conftest import Connect, eventually
+from tests.kubernetes.node_clouds import a_daemon
 from tests.light import light_torch, torch_with_gpus
+from tests.topologies import hear_topologies
 from tests.worker.builders import JOB, LOCAL
 from tests.worker.fakes import NO_STORE, SECONDS, FakeMaster, a_script
 
@@ -56,9 +56,8 @@ class Site:
         self.api = api
         self.topology: ClusterHeartbeat | None = None
 
-    def hear(self, _subject: str, received: Received) -> None:
-        if isinstance(received.message, ClusterHeartbeat):
-            self.topology = received.message
+    def hear(self, topology: ClusterHeartbeat) -> None:
+        self.topology = topology
 
     async def add_node(
         self,
@@ -123,7 +122,7 @@ async def site(nats_server: NatsServer, connect: Connect) -> AsyncIterator[Site]
 
         async with connected(from_endpoint(view.endpoint, token), "test") as api:
             made = Site(region, master, api, from_endpoint(view.endpoint, token))
-            await master.bus.subscribe(subjects.cluster_heartbeat(LOCAL), made.hear)
+            await hear_topologies(master.bus, LOCAL, made.hear)
             await api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
             settings = KubernetesSettings(
                 cluster=LOCAL,
@@ -221,10 +220,10 @@ async def test_the_notice_of_host_maintenance_on_a_gpu_node_leaves_its_worker_al
     site: Site, tmp_path: Path
 ) -> None:
     await site.keep(1, WorkerTemplate(env={"PYTHONPATH": light_torch(tmp_path / "light")}))
-    metadata_host = await site.add_node("n1", labels={ACCELERATOR_LABEL: "nvidia-l4"})
+    metadata_host = await site.add_node("n1", labels={GKE.nodes.accelerator_label: "nvidia-l4"})
     [worker] = await site.master.workers()
     settings = NoticeSettings(node="n1", metadata_host=metadata_host)
-    async with a_notice_daemon(settings, site.configuration):
+    async with a_daemon(settings, site.configuration):
         site.region.clusters.announce_maintenance(LOCAL, "n1", MaintenanceEvent.TERMINATE)
         await eventually(lambda: (node := site.node("n1")) is not None and node.notice_s, SECONDS, "the notice")
     node = site.node("n1")
@@ -238,14 +237,3 @@ async def test_the_notice_of_host_maintenance_on_a_gpu_node_leaves_its_worker_al
     site.master.releases(worker)
     await eventually(lambda: worker in site.present(Presence.GONE), SECONDS, "the worker gone")
     await eventually(lambda: site.waits("didn't match Pod's node affinity"), SECONDS, "a successor without a machine")
-
-
-@contextlib.asynccontextmanager
-async def a_notice_daemon(settings: NoticeSettings, configuration: ApiConfiguration) -> AsyncIterator[None]:
-    stop = Stop()
-    task = asyncio.get_running_loop().create_task(watch(settings, configuration, stop), name="notice")
-    try:
-        yield
-    finally:
-        stop.ask("test")
-        assert await task == 0

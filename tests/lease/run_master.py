@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from controlplane.lease.keeper import Leadership, Onlooker, hold
-from runtime.bus import Bus, BusSettings
 from runtime.process import Stop, run
+from runtime.settings import BusSettings
 
 ACT_EVERY_S = 0.02
 
@@ -41,15 +41,12 @@ async def main(stop: Stop) -> int:
                 diary.note("acts", leadership.epoch, at_s)
             await asyncio.sleep(ACT_EVERY_S)
 
-    bus = await Bus.connect(BusSettings(url=url, name=name, connect_timeout_s=20.0))
+    bus = BusSettings(url=url, name=name, connect_timeout_s=20.0)
     diary.note("waits", 0)
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            holding = tasks.create_task(hold(bus, name, lead, onlooker=diary), name="hold")
-            await stop.asked.wait()
-            holding.cancel()
-    finally:
-        await bus.close()
+    async with asyncio.TaskGroup() as tasks:
+        holding = tasks.create_task(hold(bus, name, lead, onlooker=diary), name="hold")
+        await stop.asked.wait()
+        holding.cancel()
     return 0
 
 

@@ -1,4 +1,5 @@
-"""Several masters and one key, by seed: clocks that run differently, processes that pause, writes that arrive late.
+"""Several masters and one key, by seed: clocks that run differently, processes that pause, main loops that are stuck,
+writes that arrive late.
 
 An action counts as one that was allowed by `may_act` at the moment of acting, by the process's own clock.
 """
@@ -20,6 +21,7 @@ from controlplane.lease.state import LeaseSettings, Phase, new_lease
 SETTINGS = LeaseSettings()
 TAKEOVER_S = 3.0
 SOME_TIME_S = 1e-5
+PULSE_S = 0.5
 
 
 class Broken(AssertionError):
@@ -81,10 +83,16 @@ class Master:
     paused: bool = False
     waiting: list[events.LeaseEvent] = field(default_factory=list)
     wakes: int = 0
+    stuck_since_s: float | None = None
+    """By its own clock; None while its main loop runs."""
+    behind: list[Callable[[], None]] = field(default_factory=list)
+    """What its main loop has to do when it runs again."""
 
     def __post_init__(self) -> None:
         self.lease = new_lease(self.name, SETTINGS)
-        self.system.after(0.0, lambda: self.post(events.Ticked(0.0)))
+        self.pulse_s = self.clock_s
+        self.system.after(0.0, self.tick)
+        self.after(PULSE_S, self._beat)
 
     @property
     def clock_s(self) -> float:
@@ -97,6 +105,21 @@ class Master:
     def after(self, delay_s: float, what: Callable[[], None]) -> None:
         """By its own clock, unless it is dead by then."""
         self.system.after(max(SOME_TIME_S, delay_s / self.rate), lambda: what() if self.alive else None)
+
+    def tick(self) -> None:
+        self.post(events.Ticked(0.0, self.pulse_s))
+
+    def do(self, what: Callable[[], None]) -> None:
+        """In its main loop."""
+        if self.stuck_since_s is None:
+            what()
+        else:
+            self.behind.append(what)
+
+    def _beat(self) -> None:
+        if self.stuck_since_s is None and not self.paused:
+            self.pulse_s = self.clock_s
+        self.after(PULSE_S, self._beat)
 
     def post(self, event: events.LeaseEvent) -> None:
         """Stamped when it is decided, as the keeper does."""
@@ -118,9 +141,7 @@ class Master:
         if decision.wake_at_s is not None:
             self.wakes += 1
             mine = self.wakes
-            self.after(
-                decision.wake_at_s - now_s, lambda: self.post(events.Ticked(0.0)) if mine == self.wakes else None
-            )
+            self.after(decision.wake_at_s - now_s, lambda: self.tick() if mine == self.wakes else None)
 
     def resume(self) -> None:
         self.paused = False
@@ -128,6 +149,12 @@ class Master:
         waiting, self.waiting = self.waiting, []
         for event in waiting:
             self.post(event)
+
+    def unblock(self) -> None:
+        self.stuck_since_s = None
+        behind, self.behind = self.behind, []
+        for what in behind:
+            what()
 
     def _perform(self, effect: LeaseEffect) -> None:
         match effect:
@@ -141,7 +168,8 @@ class Master:
                 self.system.lead(self, epoch)
             case StepDown(why):
                 self.system.tell(f"{self.name} steps down: {why}")
-                self.after(self.system.chance.choice((0.001, 0.3, 1.0)), lambda: self.post(events.WorkEnded(0.0)))
+                ends_s = self.system.chance.choice((0.001, 0.3, 1.0))
+                self.do(lambda: self.after(ends_s, lambda: self.do(lambda: self.post(events.WorkEnded(0.0)))))
             case _:
                 assert_never(effect)
 
@@ -204,6 +232,7 @@ class System:
         self.deaf.clear()
         for master in self.masters:
             master.resume()
+            master.unblock()
         self._bring_bus_back()
         self._run_until(lambda: False, self.now_s + 6.0)
         self._must(self._one_leads, 0.0, "one leads after the faults stopped")
@@ -222,6 +251,14 @@ class System:
         acting = [master.name for master in self.masters if master.acts]
         if len(acting) > 1:
             raise Broken(f"{' and '.join(acting)} act at once")
+        for master in self.masters:
+            since_s = master.stuck_since_s
+            if (
+                since_s is not None
+                and master.acts
+                and master.clock_s > since_s + SETTINGS.stuck_after_s + SETTINGS.ttl_s
+            ):
+                raise Broken(f"{master.name} leads though its main loop is stuck")
 
     def lead(self, master: Master, epoch: int) -> None:
         self.tell(f"{master.name} leads in epoch {epoch}")
@@ -280,6 +317,8 @@ class System:
             ("master paused", self.pause),
             ("master paused", self.pause),
             ("leader paused", self._pause_leader),
+            ("main loop stuck", self._block),
+            ("leader's main loop stuck", self._block_leader),
             ("master crashed", self._crash),
             ("master deaf", self._deafen),
             ("bus away", self._lose_bus),
@@ -304,7 +343,19 @@ class System:
         )
 
     def _pause_leader(self) -> None:
-        self.pause(next((master for master in self.masters if master.lease.phase is Phase.LEADER), None))
+        self.pause(self._leader())
+
+    def _leader(self) -> Master | None:
+        return next((master for master in self.masters if master.lease.phase is Phase.LEADER), None)
+
+    def _block(self, master: Master | None = None) -> None:
+        chosen = master or self.chance.choice(self.masters)
+        if chosen.stuck_since_s is None:
+            chosen.stuck_since_s = chosen.clock_s
+            self.after(self.chance.choice((1.0, 5.0, 9.0, 11.0, 15.0, 20.0)), chosen.unblock)
+
+    def _block_leader(self) -> None:
+        self._block(self._leader())
 
     def _crash(self) -> None:
         gone = self.masters.pop(self.chance.randrange(len(self.masters)))

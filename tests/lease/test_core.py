@@ -29,9 +29,10 @@ class Stage:
         assert decision.wake_at_s is None or decision.wake_at_s > self.now_s
         return list(decision.effects)
 
-    def ticks(self, after_s: float = 0.0) -> list[LeaseEffect]:
+    def ticks(self, after_s: float = 0.0, pulse_s: float | None = None) -> list[LeaseEffect]:
+        """By default the main loop runs."""
         self.now_s = round(self.now_s + after_s, 6)
-        return self.happens(events.Ticked(self.now_s))
+        return self.happens(events.Ticked(self.now_s, self.now_s if pulse_s is None else pulse_s))
 
     def reads(self, revision: int, holder: str | None) -> list[LeaseEffect]:
         return self.happens(events.KeyRead(self.now_s, self.lease.attempts, revision, holder))
@@ -236,3 +237,62 @@ def test_an_attempt_that_the_keeper_never_answers_does_not_block_for_ever() -> N
     stage = a_standby()
     assert stage.ticks(1.4) == []
     assert stage.ticks(0.1) == [ReadKey(2)]
+
+
+def a_leader_that_renews(stage: Stage, until_s: float, pulse_s: float) -> None:
+    """With a main loop that shows no sign of life after `pulse_s`."""
+    while stage.now_s < until_s:
+        asked = stage.ticks(0.7, pulse_s)
+        assert [type(effect) for effect in asked] == [WriteKey]
+        stage.writes(stage.lease.newest + 1)
+
+
+def test_a_leader_whose_main_loop_is_busy_renews() -> None:
+    stage = a_leader()
+    a_leader_that_renews(stage, until_s=19.0, pulse_s=10.1)
+    assert stage.lease.epoch == 7
+
+
+def test_a_leader_whose_main_loop_is_stuck_renews_no_more_and_loses_the_lease() -> None:
+    stage = a_leader()
+    a_leader_that_renews(stage, until_s=19.8, pulse_s=10.1)
+    assert stage.ticks(0.7, pulse_s=10.1) == []
+    assert stage.lease.may_act(stage.now_s), "nobody else can have it yet"
+    assert stage.ticks(1.0, pulse_s=10.1) == [StepDown("the main loop has been stuck for 11.5 s")]
+    assert not stage.lease.may_act(stage.now_s)
+
+
+def test_a_main_loop_that_runs_again_in_time_keeps_the_lease() -> None:
+    stage = a_leader()
+    a_leader_that_renews(stage, until_s=19.8, pulse_s=10.1)
+    assert stage.ticks(0.7, pulse_s=10.1) == []
+    assert [type(effect) for effect in stage.ticks(0.1)] == [WriteKey]
+
+
+def test_a_stuck_main_loop_is_looked_at_again_soon() -> None:
+    stage = a_leader()
+    decision = decide(stage.lease, events.Ticked(stage.now_s + 0.7, stage.now_s - 20.0))
+    assert decision.wake_at_s == pytest.approx(stage.now_s + 0.7 + SETTINGS.retry_s)
+
+
+def test_a_master_that_lost_the_lease_by_a_stuck_main_loop_waits_for_the_end_of_its_work() -> None:
+    stage = a_leader()
+    a_leader_that_renews(stage, until_s=19.8, pulse_s=10.1)
+    stage.ticks(1.7, pulse_s=10.1)
+    stage.sees(stage.lease.newest + 1, None)
+    assert stage.ticks(5.0) == []
+    assert [type(effect) for effect in stage.happens(events.WorkEnded(stage.now_s))] == [WriteKey]
+
+
+def test_a_standby_whose_main_loop_is_stuck_does_not_ask_for_the_lease() -> None:
+    stage = a_standby()
+    stage.reads(4, OTHER)
+    assert stage.ticks(5.0, pulse_s=-5.0) == []
+    assert stage.sees(5, None) == []
+    assert stage.lease.why == "does not ask for the lease: the main loop is stuck"
+    assert stage.ticks(0.1) == [WriteKey(2, 5)]
+
+
+def test_a_leader_that_was_paused_as_a_whole_says_that_it_could_not_renew() -> None:
+    stage = a_leader()
+    assert stage.ticks(20.0, pulse_s=10.1) == [StepDown("the lease could not be renewed for 20.0 s")]

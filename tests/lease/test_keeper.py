@@ -5,8 +5,9 @@ import contextlib
 import shutil
 import signal
 import sys
+import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,10 +17,14 @@ from controlplane.lease.keeper import Leadership, Onlooker, hold
 from controlplane.lease.state import LeaseSettings
 from messages.records import LeaseRecord
 from runtime.bus import Bus
-from runtime.errors import Conflict
+from runtime.children import free_port
+from runtime.clock import SystemClock
+from runtime.errors import BusAway, Conflict
 from runtime.kv import config_of
 from runtime.kv_ttl import ExpiringKey, Version
 from runtime.nats_server import NatsServer
+from runtime.process import known_error
+from runtime.settings import BusSettings
 from runtime.streams import ensure
 from tests.conftest import Connect, eventually
 from tests.lease.run_master import ACT_EVERY_S
@@ -231,7 +236,7 @@ async def test_work_runs_while_the_lease_is_held_and_its_result_is_returned(bus:
     async def work(leadership: Leadership) -> tuple[int, bool]:
         return leadership.epoch, leadership.may_act()
 
-    epoch, could_act = await hold(bus, "a", work)
+    epoch, could_act = await hold(bus.settings, "a", work)
     assert could_act
     left = await (await a_key(bus)).read(5.0)
     assert left.value is None
@@ -252,7 +257,7 @@ async def test_work_is_cancelled_when_the_key_is_taken_away_and_begins_again_lat
             ends.append(leadership.may_act())
 
     holding = asyncio.get_running_loop().create_task(
-        hold(bus, "a", work, url="http://a:8800", onlooker=told), name="hold"
+        hold(bus.settings, "a", work, url="http://a:8800", onlooker=told), name="hold"
     )
     await eventually(lambda: len(epochs) == 1)
     taken = False
@@ -277,7 +282,7 @@ async def test_what_the_work_raises_comes_out_and_the_lease_is_given_up(bus: Bus
         raise ValueError("broken")
 
     with pytest.raises(ExceptionGroup, match="unhandled errors"):
-        await hold(bus, "a", work)
+        await hold(bus.settings, "a", work)
     assert (await (await a_key(bus)).read(5.0)).value is None
 
 
@@ -290,7 +295,7 @@ async def test_a_key_that_somebody_else_wrote_for_ever_is_taken_over(connect: Co
         return leadership.epoch
 
     async with asyncio.timeout(20.0):
-        assert await hold(bus, "a", work) > 1
+        assert await hold(bus.settings, "a", work) > 1
 
 
 async def test_a_bus_that_lost_its_data_ends_the_work_and_is_led_anew(bus: Bus, nats_server: NatsServer) -> None:
@@ -302,7 +307,7 @@ async def test_a_bus_that_lost_its_data_ends_the_work_and_is_led_anew(bus: Bus, 
         await asyncio.Event().wait()
 
     await bus.bucket(BUCKET)
-    holding = asyncio.get_running_loop().create_task(hold(bus, "a", work, onlooker=told), name="hold")
+    holding = asyncio.get_running_loop().create_task(hold(bus.settings, "a", work, onlooker=told), name="hold")
     await eventually(lambda: len(epochs) == 1)
     await nats_server.kill()
     shutil.rmtree(nats_server.folder)
@@ -312,3 +317,124 @@ async def test_a_bus_that_lost_its_data_ends_the_work_and_is_led_anew(bus: Bus, 
     await eventually(lambda: told.forgot == 1)
     holding.cancel()
     await asyncio.wait({holding})
+
+
+# A main loop that is busy or stuck
+
+
+def compute_until(done: Callable[[], bool], at_most_s: float) -> bool:
+    """Blocks the event loop and the interpreter, as a long computation does. Whether it was done in time."""
+    until_s = time.monotonic() + at_most_s
+    while not done():
+        if time.monotonic() >= until_s:
+            return False
+        sum(range(1000))
+    return True
+
+
+async def test_a_main_loop_that_computes_for_5_s_keeps_the_lease(bus: Bus, masters: Masters) -> None:
+    told = Told()
+
+    async def work(leadership: Leadership) -> bool:
+        await masters.start("b")
+        await eventually(lambda: masters.lines(), what="the standby is there")
+        return compute_until(lambda: not leadership.may_act(), 5.0)
+
+    lost = await hold(bus.settings, "a", work, onlooker=told)
+    assert (lost, told.why, masters.acting()) == (False, [], None)
+    await masters.until_acts("b")
+
+
+async def test_a_main_loop_that_is_stuck_for_longer_than_the_limit_loses_the_lease(bus: Bus, masters: Masters) -> None:
+    told = Told()
+    held: list[bool] = []
+
+    async def work(leadership: Leadership) -> None:
+        await masters.start("b")
+        await eventually(lambda: masters.lines(), what="the standby is there")
+        assert compute_until(lambda: not leadership.may_act(), 20.0)
+        assert masters.acting() is None
+        assert compute_until(lambda: masters.acting() == "b", 20.0)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            held.append(leadership.may_act())
+
+    limited = LeaseSettings(ttl_s=1, stuck_after_s=0.8)
+    holding = asyncio.create_task(hold(bus.settings, "a", work, settings=limited, onlooker=told), name="hold")
+    await eventually(lambda: held)
+    assert held == [False]
+    assert told.why[0].startswith("the main loop has been stuck for")
+    assert not holding.done(), "it is a standby again"
+    holding.cancel()
+    await asyncio.wait({holding})
+
+
+# The thread of the lease
+
+
+class FragileClock(SystemClock):
+    """Raises in the thread of the lease, once it is broken."""
+
+    def __init__(self) -> None:
+        self.is_broken = False
+
+    def monotonic_s(self) -> float:
+        if self.is_broken and threading.current_thread().name == "lease":
+            raise ZeroDivisionError("no time")
+        return super().monotonic_s()
+
+
+def lease_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "lease"]
+
+
+async def test_an_error_in_the_thread_cancels_the_work_and_comes_out(bus: Bus) -> None:
+    clock = FragileClock()
+    ended: list[bool] = []
+
+    async def work(leadership: Leadership) -> None:
+        clock.is_broken = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    with pytest.raises(ExceptionGroup) as raised:
+        await hold(bus.settings, "a", work, clock=clock)
+    assert raised.value.subgroup(ZeroDivisionError) is not None
+    assert ended == [True]
+    await eventually(lambda: not lease_threads())
+    assert (await (await a_key(bus)).read(5.0)).value is not None, "the key expires: the work ran until the end"
+
+
+async def test_a_lease_that_is_cancelled_is_given_up_when_the_work_has_ended(bus: Bus) -> None:
+    key = await a_key(bus)
+    left: list[bytes | None] = []
+
+    async def work(leadership: Leadership) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            left.append((await key.read(5.0)).value)
+
+    for began in (False, True):
+        holding = asyncio.create_task(hold(bus.settings, "a", work), name="hold")
+        await eventually(lambda: lease_threads())
+        if began:
+            await until_asked(lambda: key.read(5.0), lambda version: version.value is not None, "it leads")
+        holding.cancel()
+        await asyncio.wait({holding})
+        await eventually(lambda: not lease_threads())
+        assert (await key.read(5.0)).value is None
+    assert None not in left
+
+
+async def test_a_bus_that_cannot_be_reached_comes_out_as_a_sentence() -> None:
+    async def work(leadership: Leadership) -> None:
+        raise AssertionError("it cannot lead")
+
+    nowhere = BusSettings(url=f"nats://127.0.0.1:{free_port()}", name="a", connect_timeout_s=0.5)
+    with pytest.raises(ExceptionGroup) as raised:
+        await hold(nowhere, "a", work)
+    assert isinstance(known_error(raised.value), BusAway)

@@ -16,10 +16,12 @@ HOLDERS = st.sampled_from([None, "me", "other"])
 ATTEMPTS = st.integers(0, 8)
 REVISIONS = st.integers(0, 12)
 AT = st.just(0.0)
+PULSES = st.sampled_from([0.0, 0.5, 9.0, 20.0]).map(lambda age_s: -age_s)
+"""Seconds before the event."""
 AFTER_S = st.sampled_from([0.0, 0.05, 0.1, 0.5, 0.7, 1.6, 2.5])
 
 EVENTS: st.SearchStrategy[LeaseEvent] = st.one_of(
-    st.builds(events.Ticked, AT),
+    st.builds(events.Ticked, AT, PULSES),
     st.builds(events.KeySeen, AT, REVISIONS, HOLDERS),
     st.builds(events.KeyRead, AT, ATTEMPTS, REVISIONS, HOLDERS),
     st.builds(events.KeyForgotten, AT),
@@ -40,7 +42,10 @@ def test_invariants_hold_whatever_happens(happened: list[tuple[float, LeaseEvent
     for after_s, event in happened:
         now_s += after_s
         before = lease
-        decision = decide(before, replace(event, at_s=now_s))
+        event = replace(event, at_s=now_s)
+        if isinstance(event, events.Ticked):
+            event = replace(event, pulse_s=now_s + event.pulse_s)
+        decision = decide(before, event)
         lease = decision.state
         assert check(before, lease, decision.effects, now_s) == []
         assert decision.why

@@ -8,6 +8,7 @@ import pytest
 
 from controlplane.lease import decide as core
 from controlplane.lease import learn
+from controlplane.lease.events import LeaseEvent, Ticked
 from controlplane.lease.state import Ask, Attempt, Key, Lease, Phase
 from messages.ids import Epoch
 from tests.lease.simulation import simulate
@@ -21,6 +22,8 @@ EVERY_FAULT = {
     "message late",
     "master paused",
     "leader paused",
+    "main loop stuck",
+    "leader's main loop stuck",
     "paused while it writes",
     "master crashed",
     "master deaf",
@@ -108,6 +111,16 @@ def _adopt_an_own_write_that_was_never_answered(patch: pytest.MonkeyPatch) -> No
     patch.setattr(learn, "_see", finder)
 
 
+def _renew_whatever_the_main_loop_does(patch: pytest.MonkeyPatch) -> None:
+    """The thread of the lease keeps it for a process that can do nothing with it."""
+    honest = learn.learn
+
+    def blind(lease: Lease, event: LeaseEvent) -> Lease:
+        return honest(lease, replace(event, pulse_s=event.at_s) if isinstance(event, Ticked) else event)
+
+    patch.setattr(core, "learn", blind)
+
+
 @pytest.mark.parametrize(
     "plant",
     [
@@ -116,6 +129,7 @@ def _adopt_an_own_write_that_was_never_answered(patch: pytest.MonkeyPatch) -> No
         _take_no_answer_for_a_yes,
         _take_over_too_soon,
         _adopt_an_own_write_that_was_never_answered,
+        _renew_whatever_the_main_loop_does,
     ],
 )
 def test_a_planted_bug_is_caught(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,8 @@ from controlplane.catalog.shipped import shipped_links
 from controlplane.clouds.interface import MachineInfo, MarketPrice
 from controlplane.clouds.observations import look_at
 from controlplane.clouds.outcomes import Refused, Unreachable
-from controlplane.job.state import Job, Worker, new_job
+from controlplane.job.state import Job, new_job
+from controlplane.job.workers import Worker
 from controlplane.lease.keeper import Leadership
 from controlplane.ledger.activity import doings_of, hops_of
 from controlplane.ledger.book import Book
@@ -26,7 +27,7 @@ from controlplane.ledger.spending import hourly, spent
 from controlplane.ledger.state import Doing, Rate, new_ledger
 from controlplane.ledger.views import cost_view, proven
 from messages import subjects
-from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
+from messages.clusters import Presence, WorkerSight
 from messages.criteria import StepProfile, StepTime
 from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import JobSpec, Launch
@@ -85,16 +86,16 @@ def a_job(*workers: str, phase: Phase = Phase.RUNNING, members: tuple[str, ...] 
     world = Assignment(JOB, Generation(1), len(ranks), ranks, StoreAddress("h", 1), spec.launch, 5.0, "")
     record = Record(phase, "", Generation(1), len(workers), SUBMITTED, assignment=world)
     known = {WorkerId(each): Worker(WorkerId(each), CLUSTER, 0.0, 0.0, phase=WorkerPhase.READY) for each in workers}
-    return replace(job, record=record, workers=known)
+    return structs.replace(job, record=record, workers=known)
 
 
 def a_member(worker: str, rank: int, zone: str = "us-central1-a") -> Member:
     return Member(WorkerId(worker), CLUSTER, zone[:-2], zone, "", rank, Rank(rank), 1)
 
 
-def a_topology(**nodes: str) -> ClusterHeartbeat:
+def some_sights(**nodes: str) -> tuple[WorkerSight, ...]:
     """Workers, and the nodes that they are on."""
-    sights = tuple(
+    return tuple(
         WorkerSight(
             WorkerId(worker),
             JOB,
@@ -103,7 +104,6 @@ def a_topology(**nodes: str) -> ClusterHeartbeat:
         )
         for worker, node in nodes.items()
     )
-    return ClusterHeartbeat(CLUSTER, "i", 1, workers=sights)
 
 
 @pytest.fixture
@@ -194,7 +194,7 @@ async def test_another_job_of_the_same_name_begins_at_nothing(desk: Desk) -> Non
     desk.cloud.start("one", SUBMITTED)
     await desk.look(books, 3600.0)
     await books.save()
-    later = replace(a_job(), record=Record(Phase.WAITING, "", Generation(0), 1, SUBMITTED + 3600))
+    later = structs.replace(a_job(), record=Record(Phase.WAITING, "", Generation(0), 1, SUBMITTED + 3600))
     books.open(later)
     await desk.look(books, 1800.0)
     assert await the_cost(books) == USD // 2
@@ -272,7 +272,7 @@ async def test_what_nodes_do_is_heard_from_the_job_and_its_clusters(desk: Desk) 
     for name in ("one", "two"):
         desk.cloud.start(name, SUBMITTED)
     await desk.look(books, 10.0)
-    books.see(a_topology(wa="one", wb="two"))
+    books.see(CLUSTER, some_sights(wa="one", wb="two"), is_whole=True)
     story = [
         (a_job("wa", "wb", phase=Phase.FORMING), 5.0),
         (a_job("wa", "wb", members=("wa",)), 20.0),
@@ -346,7 +346,7 @@ def two_regions(job: Job) -> Job:
     assert job.record.assignment is not None
     members = (a_member("wa", 0), a_member("wb", 1, "europe-west4-a"))
     world = structs.replace(job.record.assignment, members=members)
-    return replace(job, record=structs.replace(job.record, assignment=world))
+    return structs.replace(job, record=structs.replace(job.record, assignment=world))
 
 
 def a_measured_report(first: int, last: int, gradient_bytes: int) -> Progress:
@@ -373,7 +373,7 @@ async def test_measured_bytes_win_over_those_of_the_file_and_each_step_counts_on
     desk.cloud.start("one", SUBMITTED)
     job = two_regions(a_job("wa", "wb"))
     profile = StepProfile(gradient_bytes=1000, compute={"L4": StepTime(0.1)})
-    books.hear(replace(job, spec=structs.replace(job.spec, profile=profile)))
+    books.hear(structs.replace(job, spec=structs.replace(job.spec, profile=profile)))
     silent = Progress(JOB, WorkerId("wa"), Generation(1), (RankProgress(Rank(0), 0, 9),))
     books.hear_progress(silent)
     await desk.look(books)
@@ -438,8 +438,8 @@ def test_a_worker_of_which_no_node_is_known_says_nothing_of_any() -> None:
 
 def test_a_worker_that_warms_up_is_not_idle() -> None:
     job = a_job("wa", phase=Phase.WAITING)
-    warming = {worker: replace(known, phase=WorkerPhase.WARMING) for worker, known in job.workers.items()}
-    assert doings_of(replace(job, workers=warming), lambda *_: "one") == {"one": Doing.STARTING}
+    warming = {worker: structs.replace(known, phase=WorkerPhase.WARMING) for worker, known in job.workers.items()}
+    assert doings_of(structs.replace(job, workers=warming), lambda *_: "one") == {"one": Doing.STARTING}
 
 
 async def test_that_a_job_has_no_machines_is_known_to_the_next_master_too(desk: Desk) -> None:

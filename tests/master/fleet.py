@@ -46,6 +46,7 @@ class FakeFleet:
         self.keeps: dict[JobName, int] = {}
         self.beats = 0
         """Heartbeats so far."""
+        self._gone: list[WorkerSight] = []
         self._incarnation = secrets.token_hex(4)
         self._seq = itertools.count(1)
         self._names = itertools.count(1)
@@ -65,7 +66,7 @@ class FakeFleet:
             for worker in self.workers.values()
         )
         heartbeat = ClusterHeartbeat(
-            self.cluster, self._incarnation, next(self._seq), workers=sights, keeps=dict(self.keeps)
+            self.cluster, self._incarnation, next(self._seq), workers=(*sights, *self._gone), keeps=dict(self.keeps)
         )
         self.bus.publish(subjects.cluster_heartbeat(self.cluster), heartbeat)
 
@@ -86,11 +87,9 @@ class FakeFleet:
     def vanish(self, worker: Worker) -> None:
         """Without a word; the controller sees its process end."""
         del self.workers[worker.status.worker]
-        gone = WorkerSight(worker.status.worker, worker.status.job, Presence.GONE, why="its process exited")
-        heartbeat = ClusterHeartbeat(
-            self.cluster, self._incarnation, next(self._seq), workers=(gone,), keeps=dict(self.keeps)
-        )
-        self.bus.publish(subjects.cluster_heartbeat(self.cluster), heartbeat)
+        # In every topology from now on: the next one may replace this one before it is sent.
+        self._gone.append(WorkerSight(worker.status.worker, worker.status.job, Presence.GONE, why="its process exited"))
+        self.tell_topology()
 
     def exit(self, job: JobName, code: int = 0, tail: tuple[str, ...] = ()) -> None:
         """All trainers of the job end."""

@@ -461,4 +461,4 @@ async def test_the_oldest_ended_jobs_are_forgotten_and_their_names_are_free_agai
             await api.until_phase(name, "stopped")
         await api.submit(a_spec("first", 1))
         _, listed = await api.ask("GET", "/v1/jobs")
-        assert [job["name"] for job in listed["jobs"]] == ["third", "first"]
+        assert [job["name"] for job in listed["jobs"]] == ["first", "third"]

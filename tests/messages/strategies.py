@@ -34,6 +34,10 @@ def _values(info: inspect.Type) -> st.SearchStrategy[Any]:
             return st.dictionaries(_values(info.key_type), _values(info.value_type), max_size=3)
         case inspect.EnumType():
             return st.sampled_from(list(info.cls))
+        case inspect.StrType(pattern=str() as pattern):
+            return st.from_regex(pattern, fullmatch=True)
+        case inspect.AnyType():
+            return st.one_of(INTEGERS, TEXT, st.lists(TEXT, max_size=3))
         case inspect.StrType():
             return TEXT
         case inspect.IntType(ge=None):

@@ -14,7 +14,7 @@ from tradewind.protocol import variables
 def test_each_part_has_the_fields_of_the_whole(part: type[Struct], whole: type[Struct]) -> None:
     types = {field.name: field.type for field in structs.fields(whole)}
     for field in structs.fields(part):
-        if field.name != "halted":
+        if field.name not in ("halted", "worlds"):
             assert str(types[field.name]).removesuffix(" | None") in str(field.type), field.name
 
 

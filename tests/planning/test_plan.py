@@ -8,9 +8,9 @@ import pytest
 from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
 from controlplane.planning.criteria import Criteria
+from controlplane.planning.explanations import UNMEASURED
 from controlplane.planning.greedy import greedy
 from controlplane.planning.market import Market, Nodes, Present
-from controlplane.planning.messages import UNMEASURED
 from controlplane.planning.plan import Change, Plan, plan
 from controlplane.planning.scoring import is_affordable, score
 from controlplane.planning.tuning import Tuning

@@ -14,7 +14,7 @@ from controlplane.clouds.gke.cloud import GkeCloud
 from controlplane.clouds.interface import PoolPlan, PoolRef
 from controlplane.clouds.outcomes import Done
 from controlplane.fleet.files import read_fleet
-from controlplane.fleet.plans import complete
+from controlplane.fleet.interpretation import complete
 from controlplane.reaper.ownership_labels import YOUNG_S, lease_of
 from messages.api import JobList, JobView
 from messages.ids import ClusterName, JobName

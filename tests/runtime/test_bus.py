@@ -17,7 +17,7 @@ from messages.worlds import LogLines
 from runtime import causes
 from runtime.bus import TOO_LARGE, Bus, BusSettings
 from runtime.causes import Cause
-from runtime.errors import BusClosed, NoAnswer, UserError
+from runtime.errors import BusClosed, NoAnswer, TooLarge, UserError
 from runtime.nats_server import NatsServer
 from tests.conftest import Connect, eventually
 
@@ -178,7 +178,7 @@ async def test_a_message_too_large_is_dropped_by_publish_and_raised_by_the_other
     assert bus.dropped[TOO_LARGE] == 1
     with pytest.raises(MessageTooLarge):
         await bus.publish_durable("t", large)
-    with pytest.raises(MessageTooLarge):
+    with pytest.raises(TooLarge):
         await bus.request("t", large, timeout_s=1.0)
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from runtime.bus import Bus, Entry
-from runtime.errors import BusUnavailable, Conflict
+from runtime.errors import BusUnavailable, Conflict, TooLarge
 from runtime.nats_server import NatsServer
 from tests.conftest import Connect, eventually
 
@@ -160,3 +160,10 @@ async def test_without_a_server_everything_ends_in_time(nats_server: NatsServer,
         for attempt in (bucket.get("k"), bucket.put("k", b""), bucket.entries(), bucket.watch(">", Watched())):
             with pytest.raises(BusUnavailable):
                 await attempt
+
+
+async def test_a_value_that_the_server_does_not_accept_is_refused_at_once(bus: Bus) -> None:
+    bucket = await bus.bucket("b")
+    with pytest.raises(TooLarge, match="more bytes than the server accepts"):
+        await bucket.put("k", b"x" * 2_000_000)
+    assert await bucket.get("k") is None

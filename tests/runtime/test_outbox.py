@@ -5,16 +5,17 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from messages.clusters import ClusterHeartbeat
 from messages.envelope import Message
 from messages.events import Event
 from messages.ids import ClusterName, Generation, JobName, WorkerId
+from messages.workers import WorkerHeartbeat, WorkerPhase, WorkerStatus
 from messages.worlds import Progress
 from runtime.outbox import FULL, STALE, Outbox, Outgoing, outgoing
 
 EVENT = Event(scope="fleet", kind="k", text="t")
 PROGRESS = Progress(JobName("j"), WorkerId("w"), Generation(1), ranks=())
-HEARTBEAT = ClusterHeartbeat(ClusterName("local"), "i1", 1)
+STATUS = WorkerStatus(WorkerId("w"), ClusterName("local"), JobName("j"), seq=1, phase=WorkerPhase.IDLE)
+HEARTBEAT = WorkerHeartbeat(STATUS)
 
 
 def an_item(message: Message, payload: bytes, subject: str = "s", at_s: float = 0.0) -> Outgoing:

@@ -154,7 +154,7 @@ async def test_every_decision_is_shown_with_its_event() -> None:
         Hands(),
         tick=lambda at_s: "tick",
         clock=SystemClock(),
-        observers=[lambda event, decision: shown.append((event, decision.why))],
+        observers=[lambda events, decision: shown.append((events[0], decision.why))],
     )
     loop.post("x")
     running = asyncio.create_task(loop.run())
@@ -211,3 +211,45 @@ async def test_an_inbox_that_missed_events_does_not_open() -> None:
         inbox.post(event)
     with pytest.raises(Overrun, match="more than 2 events"):
         inbox.open(lambda event: None)
+
+
+async def test_a_core_that_can_decides_on_all_events_that_wait_at_once() -> None:
+    batches: list[tuple[str, ...]] = []
+
+    def together(state: Log, *events: str) -> Decision[Log, str]:
+        batches.append(events)
+        return Decision(state)
+
+    loop = RoleLoop("test", Log(), together, Hands(), lambda at_s: "tick", SystemClock(), batch_at_most=3)
+    for number in range(5):
+        loop.post(f"event {number}")
+    running = asyncio.create_task(loop.run())
+    await eventually(lambda: len(batches) == 2)
+    running.cancel()
+    assert [len(batch) for batch in batches] == [3, 2]
+    assert [event for batch in batches for event in batch] == [f"event {number}" for number in range(5)]
+
+
+async def test_a_loop_that_finds_events_late_says_so_before_them() -> None:
+    batches: list[tuple[str, ...]] = []
+
+    def together(state: Log, *events: str) -> Decision[Log, str]:
+        batches.append(events)
+        return Decision(state)
+
+    class Slow(SystemClock):
+        now_s = 0.0
+
+        def monotonic_s(self) -> float:
+            return self.now_s
+
+    clock = Slow()
+    loop = RoleLoop(
+        "test", Log(), together, Hands(), lambda at_s: "tick", clock, behind=lambda at_s, late_s: f"{late_s:g} s late"
+    )
+    loop.post("event")
+    clock.now_s = 2.0
+    running = asyncio.create_task(loop.run())
+    await eventually(lambda: batches)
+    running.cancel()
+    assert batches[0] == ("2 s late", "event")

@@ -1,4 +1,4 @@
-"""One real trainer of a test: its process, its connection, and what it has reported."""
+"""One real trainer of a test: its process, and what it has reported."""
 
 import asyncio
 import contextlib
@@ -11,26 +11,39 @@ from typing import Any
 
 from messages.ids import WorkerId
 from tradewind.protocol.steps import StepReport
-from tradewind.protocol.trainer import Status
+from tradewind.protocol.trainer import Progress, Status, TrainerMessage
 
 
 @dataclass(eq=False)
 class TrainerProcess:
     process: BaseProcess
-    birth: int
-    writer: asyncio.StreamWriter | None = None
+    worker: WorkerId
+    machine: int
+    """Number of its machine, in the order in which machines were used."""
     status: Status | None = None
     alive: bool = True
+    is_stopped: bool = False
+    """Its agent has ended it."""
     reports: list[StepReport] = field(default_factory=list)
     measured: list[Any] = field(default_factory=list)
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def pid(self) -> int:
         assert self.process.pid is not None
         return self.process.pid
 
-    def is_attached(self) -> bool:
-        return self.writer is not None
+    @property
+    def exitcode(self) -> int | None:
+        return self.process.exitcode
+
+    def hear(self, message: TrainerMessage | None) -> None:
+        match message:
+            case Status():
+                self.status = message
+            case Progress():
+                self.reports += message.reports
+                self.measured.append(message.measured)
 
     def is_parked(self, generation: int) -> bool:
         return self.status is not None and self.status.parked >= generation
@@ -44,25 +57,35 @@ class TrainerProcess:
     def is_resting(self) -> bool:
         return self.status is not None and self.status.resting
 
-    @property
-    def generation(self) -> int:
-        return self.status.generation if self.status is not None else 0
-
-    @property
-    def worker(self) -> WorkerId:
-        return WorkerId(f"trainer-{self.birth}")
+    def send(self, signum: signal.Signals) -> None:
+        """Nothing if the process is gone, also if that was not noticed yet."""
+        if self.alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signum)
 
     def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
+        self.send(signal.SIGKILL)
 
     def freeze(self) -> None:
-        os.kill(self.pid, signal.SIGSTOP)
+        self.send(signal.SIGSTOP)
 
     def has_stopped(self) -> bool:
         return _state_of(self.pid) == "T"
 
     def wake(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
+        self.send(signal.SIGCONT)
+
+    async def ended(self) -> None:
+        """To be awaited once: the first that reads how a process ended is the only one that can."""
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self.process.sentinel, ended.set)
+        try:
+            await ended.wait()
+        finally:
+            loop.remove_reader(self.process.sentinel)
+        self.process.join()
+        self.alive = False
+        self.gone.set()
 
 
 def _state_of(pid: int) -> str:

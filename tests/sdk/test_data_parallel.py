@@ -12,11 +12,8 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import HashStore
 from torch.nn.parallel import DistributedDataParallel
 
-from agents.worker.environment import AN_INVITED
-from runtime.children import free_port
-from tests.sdk import coordinator as stage
 from tests.sdk import trainee
-from tests.sdk.coordinator import Coordinator
+from tests.sdk.live_job import LiveJob
 from tests.sdk.test_run import check, distance, weights
 from tests.sdk.trainee import Recipe
 from tradewind.sdk.checks import quiet
@@ -97,30 +94,24 @@ def train_wrapped(recipe: Recipe, env: dict[str, str]) -> None:
     trainee.train(recipe, env)
 
 
-async def test_a_wrapped_model_lives_through_an_empty_share_a_loss_and_a_join(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_wrapped_model_lives_through_an_empty_share_a_loss_and_a_join(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("bare", "wrapped")]
     for folder in folders:
         folder.mkdir()
     bare, wrapped = (Recipe(str(folder), steps=60, batch=2) for folder in folders)
-    async with Coordinator(folders[0], bare) as coordinator:
-        await coordinator.start(1)
-        await coordinator.finished()
-    monkeypatch.setattr(stage, "train", train_wrapped)
-    first = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    async with Coordinator(folders[1], wrapped, first) as coordinator:
-        coordinator.hold_before(5)
-        await coordinator.start(3)
-        joiner = await coordinator.warm({**AN_INVITED, "TRADEWIND_RANK": "3"})
-        coordinator.crawl_from(6)
-        coordinator.hold_before(None)
-        await coordinator.step(8)
-        coordinator.members[0].kill()
-        await coordinator.until(lambda: ("repair", 2) in coordinator.worlds, "the loss is repaired")
-        await coordinator.join_all([joiner])
-        coordinator.crawl_from(None)
-        await coordinator.finished()
+    async with LiveJob(folders[0], bare) as job:
+        await job.start(1)
+        await job.finished()
+    async with LiveJob(folders[1], wrapped, train_wrapped) as job:
+        job.crawl_from(6)
+        await job.start(3)
+        await job.step(8)
+        job.members[0].kill()
+        await job.until(lambda: ("repair", 2) in job.worlds, "the loss is repaired")
+        job.provide({})
+        await job.until(lambda: job.is_whole(3), "another machine replaces it")
+        job.crawl_from(None)
+        await job.finished()
     check(folders[1], wrapped, finishers=3)
     unwrapped = {name.removeprefix("module."): value for name, value in weights(folders[1])[0].items()}
     assert distance(unwrapped, weights(folders[0])[0]) < 1e-6

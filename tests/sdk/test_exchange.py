@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.sdk.coordinator import Coordinator
+from tests.sdk.live_job import LiveJob
 from tests.sdk.test_run import check, distance, undisturbed, weights
 from tests.sdk.trainee import Recipe
 from tradewind.sdk import buckets as module
@@ -92,24 +92,24 @@ async def test_a_step_in_many_buckets_survives_a_loss_a_leaving_and_a_joining_ra
         folder.mkdir()
     alone = await undisturbed(folders[0], 1, 40)
     recipe = Recipe(str(folders[1]), steps=40, bucket_bytes=FEW_BYTES)
-    async with Coordinator(folders[1], recipe) as coordinator:
-        coordinator.hold_before(5)
-        await coordinator.start(3)
-        joining = [await coordinator.warm()]
-        coordinator.crawl_from(6)
-        coordinator.hold_before(None)
-        await coordinator.join_all(joining)
-        await coordinator.plan(leave=[coordinator.members[1]])
-        coordinator.members[0].kill()
-        coordinator.crawl_from(None)
-        await coordinator.finished()
+    async with LiveJob(folders[1], recipe) as job:
+        job.hold_before(5)
+        await job.start(3)
+        joining = await job.enlarge({})
+        job.crawl_from(6)
+        job.hold_before(None)
+        await job.active(*joining)
+        await job.part(job.members[1])
+        job.members[0].kill()
+        job.crawl_from(None)
+        await job.finished()
     check(folders[1], recipe, finishers=2)
     assert distance(weights(folders[1])[0], alone) < 1e-6
 
 
 async def test_a_rank_that_missed_a_step_in_many_buckets_is_given_all_of_them(tmp_path: Path) -> None:
     recipe = Recipe(str(tmp_path), steps=12, bucket_bytes=FEW_BYTES, misses_sum_of=4)
-    async with Coordinator(tmp_path, recipe) as coordinator:
-        await coordinator.start(3)
-        await coordinator.finished()
+    async with LiveJob(tmp_path, recipe) as job:
+        await job.start(3)
+        await job.finished()
     check(tmp_path, recipe, finishers=3)

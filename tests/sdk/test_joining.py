@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.sdk.coordinator import Coordinator
+from tests.sdk.live_job import LiveJob
 from tests.sdk.test_run import check
 from tests.sdk.trainee import DRIFTS, Recipe
 from tradewind.sdk.joining import Question
@@ -23,22 +23,22 @@ def test_what_was_forgotten_since_is_asked_anew() -> None:
 
 async def test_one_that_does_something_else_is_kept_out_and_rests_longer_each_time(tmp_path: Path) -> None:
     recipe = Recipe(str(tmp_path), steps=150, compute_s=0.04)
-    async with Coordinator(tmp_path, recipe) as coordinator:
-        await coordinator.start(2)
-        newcomer = await coordinator.warm({DRIFTS: "1"})
+    async with LiveJob(tmp_path, recipe) as job:
+        await job.start(2)
+        [newcomer] = await job.enlarge({DRIFTS: "1"})
         told: list[str] = []
         for _ in range(2):
-            await coordinator.settled()
-            await coordinator.change(join=[newcomer])
-            await coordinator.until(newcomer.is_resting, "it is refused")
+            await job.until(newcomer.is_resting, "it is refused")
             assert newcomer.status is not None
             told.append(newcomer.status.waits)
-            await coordinator.until(lambda: not newcomer.is_resting(), "it waits again to be taken in")
+            if len(told) == 2:
+                job.scale(2)
+            await job.until(lambda: not newcomer.is_resting() or not newcomer.alive, "it waits again to be taken in")
         why = (
             "after the same step this worker's state is not that of the others: does it run the same script, "
             "with the same scheduler and the same update? It tries again in"
         )
         assert told == [f"{why} 1 s", f"{why} 2 s"]
-        await coordinator.finished()
-        assert coordinator.worlds == [("start", 2), *[("planned", 3), ("repair", 2)] * 2]
+        await job.finished()
+        assert job.worlds == [("start", 2), *[("planned", 3), ("repair", 2)] * 2]
     check(tmp_path, recipe, finishers=2)

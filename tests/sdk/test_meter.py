@@ -6,7 +6,7 @@ from typing import Any
 
 from pytest import approx
 
-from tests.sdk.coordinator import Coordinator
+from tests.sdk.live_job import LiveJob
 from tests.sdk.trainee import Recipe, model_of
 from tradewind.sdk.agent.reports import Reports
 from tradewind.sdk.timing import Lap, Meter, Recent, StepSize
@@ -134,10 +134,10 @@ def _refuse(constant: str) -> None:
 
 async def test_a_real_run_tells_its_true_gradient_bytes_and_where_its_time_went(tmp_path: Path) -> None:
     recipe = Recipe(str(tmp_path), steps=20, compute_s=0.04)
-    async with Coordinator(tmp_path, recipe) as coordinator:
-        await coordinator.start(2)
-        await coordinator.finished()
-        told = [trainer.measured for trainer in coordinator.trainers]
+    async with LiveJob(tmp_path, recipe) as job:
+        await job.start(2)
+        await job.finished()
+        told = [trainer.measured for trainer in job.trainers]
     true_bytes = sum(parameter.numel() * 4 for parameter in model_of(recipe.width).parameters())
     for measured in told:
         assert {(each["gradient_bytes"], each["global_batch"]) for each in measured} == {(true_bytes, recipe.batch)}
@@ -150,14 +150,14 @@ async def test_a_real_run_tells_its_true_gradient_bytes_and_where_its_time_went(
 
 async def test_steps_through_a_loss_are_not_measured_and_those_after_it_are(tmp_path: Path) -> None:
     recipe = Recipe(str(tmp_path), steps=30, compute_s=0.05)
-    async with Coordinator(tmp_path, recipe) as coordinator:
-        await coordinator.start(2)
-        survivor, victim = coordinator.members
-        coordinator.hold_before(10)
-        await coordinator.held()
+    async with LiveJob(tmp_path, recipe) as job:
+        await job.start(2)
+        survivor, victim = job.members
+        job.hold_before(10)
+        await job.held()
         victim.kill()
-        coordinator.hold_before(None)
-        await coordinator.finished()
+        job.hold_before(None)
+        await job.finished()
     last = survivor.measured[-1]
     assert 0 < last["steps"] <= recipe.steps - 2, "neither the first, nor the one in which the other was lost"
     assert last["samples"] > recipe.batch / 2, "some of them with the whole batch"

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import SGD
 
-from tests.sdk.coordinator import Coordinator, results
+from tests.sdk.live_job import LiveJob, results
 from tests.sdk.test_cases import BATCH, DATA, STEPS, a_model, a_run, end_threads, error_of, same
 from tests.sdk.test_run import check
 from tests.sdk.trainee import Recipe
@@ -135,11 +135,11 @@ def errors(folder: Path) -> list[str]:
 
 
 async def test_all_ranks_end_with_the_same_words_and_the_step_is_reported_as_nan(tmp_path: Path) -> None:
-    async with Coordinator(tmp_path, Recipe(str(tmp_path), steps=12, nan_in=(4,))) as coordinator:
-        await coordinator.start(3)
-        trainers = list(coordinator.trainers)
-        await coordinator.until(lambda: not any(trainer.alive for trainer in trainers), "the end of all")
-        assert [trainer.process.exitcode for trainer in trainers] == [1, 1, 1]
+    async with LiveJob(tmp_path, Recipe(str(tmp_path), steps=12, nan_in=(4,))) as job:
+        await job.start(3)
+        trainers = list(job.trainers)
+        await job.until(lambda: not any(trainer.alive for trainer in trainers), "the end of all")
+        assert [trainer.exitcode for trainer in trainers] == [1, 1, 1]
         told = [trainer.reports[-1] for trainer in trainers]
         assert [(each.step, each.loss, each.nonfinite) for each in told] == [(4, None, True)] * 3
     said = errors(tmp_path)
@@ -149,16 +149,16 @@ async def test_all_ranks_end_with_the_same_words_and_the_step_is_reported_as_nan
 
 async def test_one_that_missed_the_step_and_one_that_joined_skip_the_same(tmp_path: Path) -> None:
     recipe = Recipe(str(tmp_path), steps=24, misses_sum_of=5, nan_in=(5, 9, 10, 11, 12), on_nonfinite="skip")
-    async with Coordinator(tmp_path, recipe) as coordinator:
-        coordinator.hold_before(8)
-        await coordinator.start(3)
-        joiner = await coordinator.warm()
-        await coordinator.until(lambda: len(coordinator.worlds) > 1, "a repair")
-        coordinator.crawl_from(9)
-        coordinator.hold_before(None)
-        await coordinator.join_all([joiner])
-        coordinator.crawl_from(None)
-        await coordinator.finished()
+    async with LiveJob(tmp_path, recipe) as job:
+        job.hold_before(8)
+        await job.start(3)
+        await job.until(lambda: len(job.worlds) > 1, "a repair")
+        joining = await job.enlarge({})
+        job.crawl_from(9)
+        job.hold_before(None)
+        await job.active(*joining)
+        job.crawl_from(None)
+        await job.finished()
     told = check(tmp_path, recipe, finishers=4)
     assert [each["certificate"]["skipped"] for each in told] == [5] * 4
     assert [each["certificate"]["nonfinite"] for each in told] == [5] * 4

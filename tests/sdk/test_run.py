@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 import torch
 
-from tests.sdk.coordinator import Coordinator, results
+from messages.worlds import Release
+from tests.sdk.live_job import LiveJob, results
 from tests.sdk.trainee import Recipe, model_of
 from tradewind.sdk.diagnostics import FAULTS
 
 
 async def undisturbed(folder: Path, world: int, steps: int, *, scaled: bool = False) -> dict[str, torch.Tensor]:
-    async with Coordinator(folder, Recipe(str(folder), steps=steps, scaled=scaled)) as coordinator:
-        await coordinator.start(world)
-        await coordinator.finished()
+    async with LiveJob(folder, Recipe(str(folder), steps=steps, scaled=scaled)) as job:
+        await job.start(world)
+        await job.finished()
     return weights(folder)[0]
 
 
@@ -57,20 +58,19 @@ async def test_worlds_of_any_size_give_the_same_weights(tmp_path: Path) -> None:
     alone = await undisturbed(folders[0], 1, steps)
     four = await undisturbed(folders[1], 4, steps)
     recipe = Recipe(str(folder), steps=steps)
-    async with Coordinator(folder, recipe) as coordinator:
-        coordinator.hold_before(5)
-        await coordinator.start(4)
-        joiners = [await coordinator.warm() for _ in range(4)]
-        coordinator.crawl_from(6)
-        coordinator.hold_before(None)
-        await coordinator.plan(leave=[coordinator.members[1]])
-        await coordinator.join_all(joiners[:2])
-        await coordinator.plan(leave=coordinator.members[:3])
-        await coordinator.join_all(joiners[2:])
-        coordinator.crawl_from(None)
-        await coordinator.finished()
-        sizes = [size for _, size in coordinator.worlds]
-    assert [size for size, before in zip(sizes, [0, *sizes], strict=False) if size != before] == [4, 3, 5, 2, 4]
+    async with LiveJob(folder, recipe) as job:
+        job.hold_before(5)
+        await job.start(4)
+        job.crawl_from(6)
+        job.hold_before(None)
+        await job.part(job.members[1])
+        await job.active(*await job.enlarge({}, {}))
+        await job.part(*job.members[:3])
+        await job.active(*await job.enlarge({}, {}))
+        job.crawl_from(None)
+        await job.finished()
+        sizes = [size for _, size in job.worlds]
+    assert (sizes[0], min(sizes), max(sizes), sizes[-1]) == (4, 2, 5, 4)
     check(folder, recipe, finishers=4)
     final = weights(folder)[0]
     assert distance(four, alone) < 1e-6
@@ -85,18 +85,17 @@ async def test_a_scaled_loss_and_shares_that_come_in_parts_survive_leavers_and_j
         folder.mkdir()
     alone = await undisturbed(folders[0], 1, 40, scaled=True)
     recipe = Recipe(str(folder), steps=40, scaled=True, max_share=5)
-    async with Coordinator(folder, recipe) as coordinator:
-        coordinator.hold_before(5)
-        await coordinator.start(3)
-        joiners = [await coordinator.warm() for _ in range(2)]
-        coordinator.crawl_from(6)
-        coordinator.hold_before(None)
-        await coordinator.join_all(joiners[:1])
-        await coordinator.plan(leave=coordinator.members[:2])
-        await coordinator.join_all(joiners[1:])
-        coordinator.crawl_from(None)
-        await coordinator.finished()
-        measured = coordinator.members[0].measured[-1]
+    async with LiveJob(folder, recipe) as job:
+        job.hold_before(5)
+        await job.start(3)
+        job.crawl_from(6)
+        job.hold_before(None)
+        await job.active(*await job.enlarge({}))
+        await job.part(*job.members[:2])
+        await job.active(*await job.enlarge({}))
+        job.crawl_from(None)
+        await job.finished()
+        measured = job.members[0].measured[-1]
     told = check(folder, recipe, finishers=3)
     assert max(samples for each in told for *_, samples in each["seen"]) == 5
     assert measured["steps"] > 0
@@ -106,12 +105,12 @@ async def test_a_scaled_loss_and_shares_that_come_in_parts_survive_leavers_and_j
 @pytest.mark.parametrize("victims", [(2,), (0,), (0, 2)], ids=["the last", "rank 0", "two at once"])
 async def test_a_killed_rank_loses_no_sample(tmp_path: Path, victims: tuple[int, ...]) -> None:
     recipe = Recipe(str(tmp_path), steps=30, compute_s=0.05)
-    async with Coordinator(tmp_path, recipe) as coordinator:
-        await coordinator.start(3)
-        await coordinator.step(5)
+    async with LiveJob(tmp_path, recipe) as job:
+        await job.start(3)
+        await job.step(5)
         for victim in victims:
-            coordinator.members[victim].kill()
-        await coordinator.finished()
+            job.members[victim].kill()
+        await job.finished()
     told = check(tmp_path, recipe, finishers=3 - len(victims))
     held = Counter(step for each in told for step, *_ in each["seen"])
     assert set(held) == set(range(recipe.steps))
@@ -120,53 +119,55 @@ async def test_a_killed_rank_loses_no_sample(tmp_path: Path, victims: tuple[int,
 @pytest.mark.parametrize("checkpoints", [False, True], ids=["without checkpoints", "with checkpoints"])
 async def test_a_leaver_goes_over_with_nobody_stopping(tmp_path: Path, checkpoints: bool) -> None:
     recipe = Recipe(str(tmp_path), steps=30, compute_s=0.05, checkpoints=checkpoints, checkpoint_every=2)
-    async with Coordinator(tmp_path, recipe) as coordinator:
-        await coordinator.start(3)
-        leaver = coordinator.members[0]
-        coordinator.crawl_from(5)
-        await coordinator.plan(leave=[leaver])
-        await coordinator.until(lambda: leaver.is_parked(2), "the leaver has handed over")
-        assert leaver.alive and not leaver.is_active()
-        coordinator.crawl_from(None)
-        await coordinator.finished()
+    async with LiveJob(tmp_path, recipe) as job:
+        await job.start(3)
+        leaver = job.members[0]
+        job.crawl_from(5)
+        await job.part(leaver)
+        await job.until(lambda: leaver.is_parked(2) and not leaver.is_active(), "the leaver has handed over")
+        await job.until(lambda: not leaver.alive, "its machine is released")
+        job.crawl_from(None)
+        await job.finished()
     check(tmp_path, recipe, finishers=2)
 
 
-async def test_one_that_left_can_be_taken_in_again(tmp_path: Path) -> None:
+async def test_a_rank_that_left_is_taken_in_again_if_its_release_is_lost(tmp_path: Path) -> None:
     recipe = Recipe(str(tmp_path), steps=60, compute_s=0.05)
-    async with Coordinator(tmp_path, recipe) as coordinator:
-        await coordinator.start(3)
-        leaver = coordinator.members[1]
-        coordinator.crawl_from(10)
-        await coordinator.plan(leave=[leaver])
-        await coordinator.until(lambda: not leaver.is_active(), "the leaver has handed over")
-        await coordinator.join_all([leaver])
-        coordinator.crawl_from(None)
-        await coordinator.finished()
+    async with LiveJob(tmp_path, recipe) as job:
+        await job.start(3)
+        leaver = job.members[2]
+        job.crawl_from(10)
+        job.lost.add(Release)
+        job.scale(2)
+        await job.until(lambda: len(job.members) == 2 and not leaver.is_active(), "the leaver has handed over")
+        job.scale(3)
+        await job.active(leaver)
+        job.lost.clear()
+        job.crawl_from(None)
+        await job.finished()
     check(tmp_path, recipe, finishers=3)
 
 
 async def test_a_silent_rank_is_noticed_and_put_out(tmp_path: Path) -> None:
     recipe = Recipe(str(tmp_path), steps=40, compute_s=0.05)
-    async with Coordinator(tmp_path, recipe, park_s=1.0) as coordinator:
-        await coordinator.start(3)
-        await coordinator.step(8)
-        coordinator.members[1].freeze()
-        await coordinator.finished()
+    async with LiveJob(tmp_path, recipe, park_s=1.0) as job:
+        await job.start(3)
+        await job.step(8)
+        job.members[1].freeze()
+        await job.finished()
     check(tmp_path, recipe, finishers=2)
 
 
 async def test_a_world_of_one_takes_a_joiner_and_is_left_to_it(tmp_path: Path) -> None:
     recipe = Recipe(str(tmp_path), steps=60, compute_s=0.05)
-    async with Coordinator(tmp_path, recipe) as coordinator:
-        await coordinator.start(1)
-        first = coordinator.members[0]
-        coordinator.crawl_from(1)
-        joiner = await coordinator.warm()
-        await coordinator.join_all([joiner])
-        await coordinator.plan(leave=[first])
-        coordinator.crawl_from(None)
-        await coordinator.finished()
+    async with LiveJob(tmp_path, recipe) as job:
+        await job.start(1)
+        first = job.members[0]
+        job.crawl_from(1)
+        await job.active(*await job.enlarge({}))
+        await job.part(first)
+        job.crawl_from(None)
+        await job.finished()
     told = check(tmp_path, recipe, finishers=1)
     assert told[0]["seen"][-1][0] == recipe.steps - 1
 
@@ -175,51 +176,51 @@ async def test_a_world_of_one_takes_a_joiner_and_is_left_to_it(tmp_path: Path) -
 async def test_a_repair_that_takes_newcomers_in_gives_them_the_state(tmp_path: Path, newcomers: int) -> None:
     recipe = Recipe(str(tmp_path), steps=40)
     dies = {FAULTS: "1:5:before_sum:SIGKILL"}  # the other one waits in the sum, and enters the next world at once
-    async with Coordinator(tmp_path, recipe) as coordinator:
-        coordinator.hold_before(5)
-        await coordinator.start(2, [{}, dies])
-        coordinator.newcomers = joiners = [await coordinator.warm() for _ in range(newcomers)]
-        coordinator.crawl_from(6)
-        coordinator.hold_before(None)
-        await coordinator.until(lambda: all(joiner.is_active() for joiner in joiners), "they take a share")
-        coordinator.crawl_from(None)
-        await coordinator.finished()
-        assert coordinator.worlds == [("start", 2), ("repair", 1 + newcomers)]
+    async with LiveJob(tmp_path, recipe, least=2) as job:
+        job.hold_before(5)
+        await job.start(2, [{}, dies])
+        joiners = await job.enlarge(*[{}] * newcomers)
+        job.crawl_from(6)
+        job.hold_before(None)
+        await job.active(*joiners)
+        job.crawl_from(None)
+        await job.finished()
+        assert job.worlds == [("start", 2), ("repair", 1 + newcomers)]
     check(tmp_path, recipe, finishers=1 + newcomers)
 
 
 async def test_when_everything_is_lost_the_newest_checkpoint_goes_on(tmp_path: Path) -> None:
     recipe = Recipe(str(tmp_path), steps=30, compute_s=0.02, checkpoints=True, checkpoint_every=5)
-    async with Coordinator(tmp_path, recipe) as coordinator:
-        coordinator.hold_before(13)
-        await coordinator.start(2)
-        await coordinator.held()
+    async with LiveJob(tmp_path, recipe, least=2) as job:
+        job.hold_before(13)
+        await job.start(2)
+        await job.held()
         await asyncio.to_thread(wait_for_file, tmp_path / "checkpoints" / "step-000000000010.pt")
-        for trainer in coordinator.members:
+        for trainer in job.members:
             trainer.kill()
-        await coordinator.finished()
-        coordinator.hold_before(None)
-    async with Coordinator(tmp_path, recipe) as coordinator:
-        await coordinator.start(2)
-        await coordinator.finished()
+        job.hold_before(None)
+        job.provide({}, {})
+        await job.finished()
+        assert job.worlds == [("start", 2)] * 2
     told = check(tmp_path, recipe, finishers=2)
     certificate = told[0]["certificate"]
     assert certificate["resumed_at"] == [10]
     assert certificate["taken_again"] >= 1, told[0]["sentence"]
 
 
-async def test_a_run_that_is_paused_goes_on_later_where_it_was(tmp_path: Path) -> None:
+async def test_a_run_that_is_stopped_resumes_later_where_it_was(tmp_path: Path) -> None:
     recipe = Recipe(str(tmp_path), steps=30, compute_s=0.02, checkpoints=True, checkpoint_every=1000)
-    async with Coordinator(tmp_path, recipe) as coordinator:
-        await coordinator.start(3)
-        await coordinator.step(12)
-        await coordinator.pause()
-        assert {trainer.process.exitcode for trainer in coordinator.members} == {-signal.SIGTERM}
+    async with LiveJob(tmp_path, recipe) as job:
+        await job.start(3)
+        await job.step(12)
+        job.stop()
+        await job.finished()
+        assert {trainer.exitcode for trainer in job.trainers} == {-signal.SIGTERM}
     saved = list((tmp_path / "checkpoints").glob("step-*.pt"))
     assert len(saved) == 1
-    async with Coordinator(tmp_path, recipe) as coordinator:
-        await coordinator.start(2)
-        await coordinator.finished()
+    async with LiveJob(tmp_path, recipe) as job:
+        await job.start(2)
+        await job.finished()
     certificate = check(tmp_path, recipe, finishers=2)[0]["certificate"]
     assert certificate["resumed_at"][0] >= 12
     assert certificate["taken_again"] == 0
@@ -228,9 +229,9 @@ async def test_a_run_that_is_paused_goes_on_later_where_it_was(tmp_path: Path) -
 @pytest.mark.parametrize("mischief", ["drop", "repeat", "swap"])
 async def test_a_share_that_is_not_what_it_should_be_turns_the_certificate_red(tmp_path: Path, mischief: str) -> None:
     recipe = Recipe(str(tmp_path), steps=6, mischief=mischief)
-    async with Coordinator(tmp_path, recipe) as coordinator:
-        await coordinator.start(2)
-        await coordinator.finished()
+    async with LiveJob(tmp_path, recipe) as job:
+        await job.start(2)
+        await job.finished()
     for told in results(tmp_path):
         certificate = told["certificate"]
         assert not certificate["holds"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from torch.optim import SGD
 
-from tests.sdk.coordinator import Coordinator, results
+from tests.sdk.live_job import LiveJob, results
 from tests.sdk.test_cases import a_model, a_run, end_threads, error_of
 from tests.sdk.test_faults import dies
 from tests.sdk.test_run import check
@@ -33,10 +33,10 @@ def ended_early(folder: Path, recipe: Recipe, finishers: int) -> None:
 @pytest.mark.parametrize("repaired", [False, True], ids=["undisturbed", "somebody dies in that step"])
 async def test_all_ranks_end_after_the_step_in_which_one_of_them_asked(tmp_path: Path, repaired: bool) -> None:
     recipe = recipe_of(tmp_path)
-    async with Coordinator(tmp_path, recipe) as coordinator:
-        await coordinator.start(3, [{}, {}, dies(f"2:{STOPS_IN}:in_sum") if repaired else {}])
-        await coordinator.finished()
-        assert all(trainer.has_finished() for trainer in coordinator.trainers[:2])
+    async with LiveJob(tmp_path, recipe) as job:
+        await job.start(3, [{}, {}, dies(f"2:{STOPS_IN}:in_sum") if repaired else {}])
+        await job.finished()
+        assert all(trainer.has_finished() for trainer in job.trainers[:2])
     ended_early(tmp_path, recipe, finishers=2 if repaired else 3)
 
 
@@ -44,43 +44,41 @@ async def test_all_ranks_end_after_the_step_in_which_one_of_them_asked(tmp_path:
 async def test_a_run_that_stopped_trains_on_when_it_is_started_again(tmp_path: Path) -> None:
     recipe = recipe_of(tmp_path)
     for _ in range(2):
-        async with Coordinator(tmp_path, recipe) as coordinator:
-            await coordinator.start(2)
-            await coordinator.finished()
+        async with LiveJob(tmp_path, recipe) as job:
+            await job.start(2)
+            await job.finished()
     assert sorted(each["certificate"]["steps"] for each in results(tmp_path)) == [DONE, DONE, 16, 16]
 
 
 @pytest.mark.slow
 async def test_the_wish_of_one_that_died_before_the_step_was_done_is_lost_with_it(tmp_path: Path) -> None:
     recipe = recipe_of(tmp_path)
-    async with Coordinator(tmp_path, recipe) as coordinator:
-        await coordinator.start(3, [{}, dies(f"1:{STOPS_IN}:before_sum"), {}])
-        await coordinator.finished()
+    async with LiveJob(tmp_path, recipe) as job:
+        await job.start(3, [{}, dies(f"1:{STOPS_IN}:before_sum"), {}])
+        await job.finished()
     check(tmp_path, recipe, finishers=2)
 
 
 @pytest.mark.slow
 async def test_one_that_missed_the_step_ends_with_the_others(tmp_path: Path) -> None:
     recipe = replace(recipe_of(tmp_path), misses_sum_of=STOPS_IN)
-    async with Coordinator(tmp_path, recipe) as coordinator:
-        await coordinator.start(3)
-        await coordinator.finished()
-        assert coordinator.worlds[1:] == [("repair", 3)]
+    async with LiveJob(tmp_path, recipe) as job:
+        await job.start(3)
+        await job.finished()
+        assert job.worlds[1:] == [("repair", 3)]
     ended_early(tmp_path, recipe, finishers=3)
 
 
 async def test_one_that_is_joining_gets_the_state_and_ends_with_the_others(tmp_path: Path) -> None:
     recipe = recipe_of(tmp_path)
-    async with Coordinator(tmp_path, recipe) as coordinator:
-        coordinator.hold_before(STOPS_IN)
-        await coordinator.start(2)
-        joiner = await coordinator.warm()
-        await coordinator.held()
-        joining = coordinator.begin_change(join=[joiner])
-        await coordinator.all_prepared()
-        coordinator.hold_before(None)
-        await joining
-        await coordinator.finished()
+    async with LiveJob(tmp_path, recipe) as job:
+        job.hold_before(STOPS_IN)
+        await job.start(2)
+        await job.enlarge({})
+        await job.held()
+        await job.all_prepared()
+        job.hold_before(None)
+        await job.finished()
     ended_early(tmp_path, recipe, finishers=3)
 
 

@@ -1,32 +1,60 @@
 """The production cores, each with a simulated shell: same decisions, virtual hands."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
 from agents.cluster import decide as cluster_core
 from agents.cluster import effects as cluster_effects
 from agents.cluster import events as cluster_events
 from agents.cluster import invariants as cluster_invariants
+from agents.cluster import reports as cluster_reports
 from agents.cluster.state import ClusterState, Known, new_cluster
 from agents.worker import decide as worker_core
 from agents.worker import effects as worker_effects
 from agents.worker import events as worker_events
 from agents.worker import invariants as worker_invariants
 from agents.worker.state import WorkerIdentity, new_worker
+from agents.worker.stored import read_stored, read_world
+from agents.worker.worlds import HeldWorlds
 from controlplane.job import events as job_events
-from messages.ids import ClusterName, Epoch, Generation, WorkerId
+from controlplane.jobs.worlds import Sent
+from messages.clusters import ClusterHeartbeat
+from messages.compact_worlds import StoredAssignment, StoredInvite, WorldReference
+from messages.ids import NO_EPOCH, ClusterName, Epoch, Generation, WorkerId
 from messages.workers import TrainerExit
+from messages.world_deltas import AssignmentDelta
 from messages.worlds import Assignment, EndStalled, Halt, Invite, JobCommand, Locate, Release
 from tests.simulation.clockwork import Broken
+from tests.simulation.kept import at_once
 from tests.simulation.training import Trainer
 
 if TYPE_CHECKING:
     from tests.simulation.system import System
 
 CLUSTER = ClusterName("local")
+PART_BYTES = 1500
+"""Of a report: most that have more than one worker come in parts."""
 BARREN = ClusterName("barren")
+FETCH_TRIES = 8
+MISSED = 0.15
+FETCH_S = (0.05, 0.05, 5.0)
+"""Fetches take at most one of these."""
 SOME_TIME_S = 1e-5
 """No process wakes twice at the same moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedClock:
+    """For those that only note the time."""
+
+    now_s: float
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def wall_s(self) -> float:
+        return self.now_s
 
 
 class Actor:
@@ -68,6 +96,8 @@ class ControllerActor(Actor):
         super().__init__(system, f"controller {cluster} {incarnation}")
         self.cluster = cluster
         self.host = system.host_of(cluster)
+        self.truth: dict[int, ClusterHeartbeat] = {}
+        """The whole state at each report."""
         self.state: ClusterState = new_cluster(
             cluster, incarnation, "", self.now_s, known, synced=not self.host.is_watched
         )
@@ -107,7 +137,11 @@ class ControllerActor(Actor):
                     self, lambda: job_events.WorkerNoticeCame(self.now_s, noticed, remaining_s, source)
                 )
             case cluster_effects.SendTopology(heartbeat):
-                self.system.tell_masters(self, lambda: job_events.ClusterReported(self.now_s, heartbeat))
+                self.truth[heartbeat.seq] = cluster_reports.whole_state(self.state, self.now_s)
+                parts = cluster_reports.split(heartbeat, PART_BYTES)
+                self.system.clockwork.made["report in parts"] += len(parts) > 1
+                for part in parts:
+                    self.system.report_to_masters(self, part)
             case cluster_effects.SaveKnown(known):
                 self._save(known)
             case _:
@@ -121,6 +155,10 @@ class ControllerActor(Actor):
                 self.post(cluster_events.LeaderSeen(self.now_s, self.system.key.newest))
 
         self.later(self.system.clockwork.chance.uniform(0.001, 2.0), tell)
+
+    def report_whole(self) -> None:
+        self.system.clockwork.made["whole state asked for"] += 1
+        self.post(cluster_events.WholeAsked(self.now_s))
 
     def reconnect(self, connected: bool) -> None:
         self.connected = connected
@@ -147,6 +185,8 @@ class WorkerActor(Actor):
         self.pid = identity.pid
         self.state = new_worker(identity, self.now_s)
         self.trainers: list[Trainer] = []
+        self.worlds = HeldWorlds()
+        self._missed: dict[Generation, bool] = {}
         self.host = 0
         self.later(0.05, self.tick)
         self.later(0.05, self.read_kept)
@@ -176,8 +216,57 @@ class WorkerActor(Actor):
             self.perform(effect)
         self.wake_at(decision.wake_at_s, self.tick)
 
-    def hear(self, message: JobCommand, epoch: Epoch) -> None:
+    def hear(self, message: Sent, epoch: Epoch) -> None:
+        """Over the bus: a large world comes as what changed, or has to be fetched."""
+        seen = self.system.training.seen
+        if isinstance(message, AssignmentDelta | StoredAssignment) and self._misses(message.generation):
+            return
+        match message:
+            case Assignment() | AssignmentDelta() | StoredAssignment():
+                assignment = self.worlds.hear(message)
+                seen["worlds by delta"] += isinstance(message, AssignmentDelta) and assignment is not None
+                if assignment is not None:
+                    self.obey(assignment, epoch)
+                elif not isinstance(message, Assignment):
+                    self._fetch(message.world, lambda world: self.obey(world, epoch))
+            case StoredInvite():
+                seen["invites by reference"] += 1
+                job, why, terms = message.job, message.why, message.terms
+                workers = message.workers
+                if self.id in workers:
+                    self._fetch(message.world, lambda world: self.obey(Invite(job, workers, world, why, terms), epoch))
+            case _:
+                self.obey(message, epoch)
+
+    def _misses(self, generation: Generation) -> bool:
+        """It hears nothing of this world: the next delta starts from a world that it does not have."""
+        clockwork = self.system.clockwork
+        if generation not in self._missed:
+            self._missed[generation] = clockwork.happens(MISSED, "world never heard by a worker")
+        return self._missed[generation] and clockwork.unkind
+
+    def _fetch(self, world: WorldReference, then: Callable[[Assignment], None], tries: int = FETCH_TRIES) -> None:
+        def read() -> None:
+            if not self.connected:
+                if tries > 1:
+                    self._fetch(world, then, tries - 1)
+                return
+            found = at_once(read_stored(self.system.bucket, self.state.identity.job, world, self.worlds))
+            seen, stored = self.system.training.seen, self.system.stored
+            seen["worlds fetched"] += found is not None
+            seen["fetches that met a newer world"] += stored is not None and stored.generation > world.generation
+            if found is not None:
+                then(found)
+            else:
+                self.read_kept()
+
+        chance = self.system.clockwork.chance
+        self.later(chance.uniform(0.001, chance.choice(FETCH_S)), read)
+
+    def obey(self, message: JobCommand, epoch: Epoch) -> None:
         before = self.state
+        if isinstance(message, Assignment) and message not in self.system.decided.get(message.generation, ()):
+            raise Broken(f"{self.name} hears a world of generation {message.generation} that was never stored")
         self._hear(message, epoch)
         if epoch < before.contact.epoch:
             self.system.clockwork.made["command of an old epoch"] += 1
@@ -202,13 +291,12 @@ class WorkerActor(Actor):
 
     def read_kept(self) -> None:
         """Whoever comes late, or was away, reads the last world from KV."""
-        stored = self.system.stored
-        if not self.connected or stored is None:
+        if not self.connected:
             return
-        if stored.assignment is not None:
-            self.hear(stored.assignment, stored.epoch)
-        if stored.generation > 0 and (stored.assignment is None or stored.assignment.generation < stored.generation):
-            self.hear(Halt(self.state.identity.job, stored.generation, stored.why, 1.0), stored.epoch)
+        job = self.state.identity.job
+        for heard in at_once(read_world(self.system.bucket, job, StoppedClock(self.now_s), self.worlds)):
+            told = heard.assignment if isinstance(heard, worker_events.AssignmentHeard) else heard.halt
+            self.obey(told, heard.epoch or NO_EPOCH)
 
     def perform(self, effect: worker_effects.WorkerEffect) -> None:
         match effect:

@@ -67,7 +67,7 @@ class Link:
         delay_s = clockwork.chance.uniform(0.1, 1.0) if slow else clockwork.chance.uniform(0.00001, 0.001)
         self._last_s = max(self._last_s, clockwork.now_s + delay_s)
         term = self._term
-        heard = partial(term.process.do, lambda: deliver() if term.alive else None)
+        heard = partial(term.process.do_in_main_loop, lambda: deliver() if term.alive else None)
         clockwork.after(self._last_s - clockwork.now_s, heard)
 
 
@@ -130,7 +130,7 @@ class Allocation:
     # The core and its shell
 
     def post(self, event: events.AllocatorEvent) -> None:
-        self._term.process.do(lambda: self._post(event))
+        self._term.process.do_in_main_loop(lambda: self._post(event))
 
     def _tick(self) -> None:
         self._post(events.Ticked(0.0))

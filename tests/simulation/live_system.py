@@ -177,16 +177,16 @@ class LiveSystem(System):
             (
                 "leader crashed while a world is prepared",
                 self._is_preparing,
-                lambda: self._crash_master(self._leader()),
+                lambda: self.crash_master(self._leader()),
             ),
             ("store killed while a world is prepared", self._is_preparing, self._kill_store),
             ("worker killed in a repair", self._is_parking, self._kill_worker),
             ("worker killed when a repair was decided", self._is_repairing, self._kill_worker),
-            ("leader crashed in a repair", self._is_parking, lambda: self._crash_master(self._leader())),
+            ("leader crashed in a repair", self._is_parking, lambda: self.crash_master(self._leader())),
             (
                 "leader crashed when a repair was decided",
                 self._is_repairing,
-                lambda: self._crash_master(self._leader()),
+                lambda: self.crash_master(self._leader()),
             ),
             ("script failed in a repair", self._is_parking, self._fail_script),
             ("worker killed while it catches up", self._is_catching_up, self._kill_catching_up),
@@ -209,7 +209,7 @@ class LiveSystem(System):
             ("worker killed at the switch", lambda: self._at_switch("worker killed at the switch", self._kill_worker)),
             (
                 "leader crashed at the switch",
-                lambda: self._at_switch("leader crashed at the switch", lambda: self._crash_master(self._leader())),
+                lambda: self._at_switch("leader crashed at the switch", lambda: self.crash_master(self._leader())),
             ),
         ]
         for _ in range(clockwork.chance.randint(1, 5)):
@@ -218,6 +218,8 @@ class LiveSystem(System):
             clockwork.after(at_s, change if name.endswith("switch") else partial(self._make, name, change))
         if clockwork.chance.random() < 0.4:
             clockwork.after(clockwork.chance.uniform(3, 10), self._recall_at_switch)
+        if clockwork.chance.random() < 0.2:
+            clockwork.after(clockwork.chance.uniform(3, 10), partial(self._make, "reloaded", self._reload))
 
     def _watch(self, name: str, when: Callable[[], bool], make: Callable[[], None], left_s: float) -> None:
         if left_s <= 0 or not self.clockwork.unkind:

@@ -1,4 +1,9 @@
-"""Live trainers: the production core of each, and a simulated training thread around it."""
+"""Live trainers: the production core of each, and its training thread in virtual time.
+
+The thread takes the order of its acts from `tradewind/sdk/trainer/sequence.py`, as the real one does. What is written
+here a second time is how an act is done, with numbers in place of gradients: the counterparts are `training.py`,
+`joining.py` and `exchange.py` of the SDK, whose acts are calls of torch that wait.
+"""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
@@ -13,19 +18,32 @@ from tests.simulation.step_truth import BATCH, Part, Reduced, Row, StepTruth
 from tradewind.protocol.trainer import Assign, Halt, Lease, Locate, Order, Ranges, Status
 from tradewind.sdk import control_words
 from tradewind.sdk.certificate import Digest
-from tradewind.sdk.control_words import Agreed, Own
+from tradewind.sdk.control_words import Own
 from tradewind.sdk.trainer import events
 from tradewind.sdk.trainer.decide import Decision, decide
 from tradewind.sdk.trainer.effects import CutGroups, Report, RetireGroups, StartBuild, Switch
 from tradewind.sdk.trainer.invariants import check
+from tradewind.sdk.trainer.sequence import Act, Came, acts, advance, is_over
 from tradewind.sdk.trainer.shares import merged, without
 from tradewind.sdk.trainer.state import Trainer
 
 COMPUTE_S = 0.1
-CLOSING_S = 30.0
 
 Wait = float | Callable[[], bool]
 """Of a training thread: for some seconds, or until something holds."""
+
+
+@dataclass(eq=False)
+class Join:
+    """What a joining rank has of the state."""
+
+    entered_at: Row | None = None
+    """The others' row when it entered."""
+    recorded: dict[int, int] = field(default_factory=dict)
+    """Results since then, by step."""
+    has_asked: bool = False
+    snapshot: Row | None = None
+    is_level: bool = False
 
 
 @dataclass(eq=False)
@@ -46,7 +64,6 @@ class LiveTrainer:
     busy_since_s: float | None = None
     """In its loop body for long: it hears orders, but enters no collective and no world."""
     is_computing: bool = False
-    snapshot: Row | None = None
 
     def __post_init__(self) -> None:
         self.state = Trainer(BATCH, self.training.steps)
@@ -58,6 +75,7 @@ class LiveTrainer:
         self._result: Any = None
         self._has_result = False
         self._orders: list[Callable[[], Any]] = []
+        self._join = Join()
         self._others: list[Callable[[], Any]] = []
         """What happens while it is silent: orders in their order, the rest by other threads."""
 
@@ -75,7 +93,7 @@ class LiveTrainer:
 
     @property
     def is_joining(self) -> bool:
-        return self.trains and not self.state.is_active and self.snapshot is not None
+        return self.trains and not self.state.is_active and self._join.snapshot is not None
 
     @property
     def is_leaving(self) -> bool:
@@ -211,34 +229,48 @@ class LiveTrainer:
             self._clockwork.after(wait, partial(self._by_itself, self._run))
 
     def _train(self) -> Generator[Wait, None, None]:
-        """As `tradewind.sdk.training` does it."""
-        yield from self._change_world()
-        while self.state.certificate is None:
-            todo = without(self.state.held, self.computed)
-            if todo:
+        order = acts(lambda: self.state, lambda: without(self.state.held, self.computed))
+        act = next(order, None)
+        while act is not None:
+            came = yield from self._perform(act)
+            act = advance(order, came)
+        self.training.over = True
+        self.feed(events.Finished(self._clockwork.now_s, {}))
+        yield self._clockwork.chance.uniform(0.01, 0.3)
+        self.training.exit(self)
+
+    def _perform(self, act: Act) -> Generator[Wait, None, Came | None]:
+        match act:
+            case Act.COMPUTE:
+                todo = without(self.state.held, self.computed)
                 self.is_computing = True
                 yield COMPUTE_S
                 self.is_computing = False
                 self.computed = merged((*self.computed, *todo))
-            else:
-                yield from self._take_step()
-        yield self._clockwork.chance.uniform(0.01, 0.3)
-        self.training.exit(self)
-
-    def _change_world(self) -> Generator[Wait, None, None]:
-        self.feed(events.WorldAwaited(self._clockwork.now_s))
-        yield lambda: not self.state.thread.awaits_world
-        world = self.state.world
-        assert world is not None
-        if world.assign.entry == "start":
-            yield from self._start()
-        elif not world.is_active:
-            yield from self._join(world.assign)
-        else:
-            if not self.state.keeps_gradients:
+            case Act.STEP:
+                return (yield from self._take_step())
+            case Act.CLOSE:
+                return (yield from self._close())
+            case Act.AWAIT_WORLD:
+                self.feed(events.WorldAwaited(self._clockwork.now_s))
+                yield lambda: not self.state.thread.awaits_world
+            case Act.START:
+                yield from self._start()
+            case Act.HAND_ON:
+                return (yield from self._hand_on())
+            case Act.FORGET:
                 self.computed = ()
-            if world.assign.laggards:
-                yield from self._hand_on(world.assign)
+            case Act.BEGIN_JOIN:
+                self._join = Join()
+            case Act.JOIN_STEP:
+                return (yield from self._join_step(self._join))
+            case Act.CATCH_UP:
+                yield from self._catch_up(self._join)
+            case Act.REPORT_SWITCH:
+                self.feed(events.StatusAsked(self._clockwork.now_s))
+            case Act.END_JOIN:
+                self.training.seen["joined"] += self.state.is_active
+        return None
 
     def _collective(self, kind: str, part: Callable[[], Any], step: int | None = None) -> Generator[Wait, None, Any]:
         """False if the world is dead; None if the collective failed; else its result."""
@@ -263,111 +295,93 @@ class LiveTrainer:
             self.row, self.computed = row, ()
             self.feed(events.Started(self._clockwork.now_s, len(row)))
 
-    def _hand_on(self, assign: Assign) -> Generator[Wait, None, bool]:
-        """One that has the last result gives it to those that miss it."""
+    def _hand_on(self) -> Generator[Wait, None, Came]:
+        """A rank that has the last result gives it to those that miss it."""
+        assert self.state.world is not None
+        assign = self.state.world.assign
         row = yield from self._collective("hand on", lambda: self.row, assign.resume - 1)
         if row is False:
-            return False
+            return Came.DEAD
         ended = self.feed(events.CollectiveEnded(self._clockwork.now_s, ok=row is not None))
         if ended.state.is_parked:
-            return False
+            return Came.DEAD
         if ended.state.is_active and ended.state.done < assign.resume:
             if self.row != row[:-1]:
                 raise Broken(f"{self.worker} misses more than the last result of rank {assign.source}")
             self.training.seen["laggards"] += 1
             self.row, self.computed = row, ()
             self.feed(events.CaughtUp(self._clockwork.now_s, assign.resume))
-        return True
+        return Came.SAME
 
-    def _take_step(self) -> Generator[Wait, None, None]:
-        closing = self.state.done >= self.state.steps
-        reduced = yield from self._collective("step", partial(self._part, is_level=False, closing=closing))
-        if reduced is False:
-            yield from self._change_world()
-            return
-        switched = self._receive(reduced, counts=not closing)
+    def _take_step(self) -> Generator[Wait, None, Came]:
+        reduced, came = yield from self._all_reduce(active=self.state.is_active, samples=self.computed)
+        if reduced is not None:
+            self.row, self.computed = (*reduced.row, reduced.made), ()
+        return came
+
+    def _close(self) -> Generator[Wait, None, Came]:
+        reduced, came = yield from self._all_reduce(active=self.state.is_active, over=True)
         if reduced is None:
-            return
-        if closing:
-            yield from self._close(reduced.agreed)
-            return
-        self.row, self.computed = (*reduced.row, reduced.made), ()
-        if switched:
-            self.feed(events.StatusAsked(self._clockwork.now_s))
-
-    def _close(self, agreed: Agreed) -> Generator[Wait, None, None]:
-        """All ranks have the last step; those that join get the rest of the state first, within bounds."""
+            return came
         self.training.closing_since_s = self.training.closing_since_s or self._clockwork.now_s
-        if not all(agreed.active) and self._clockwork.now_s - self.training.closing_since_s < CLOSING_S:
-            yield 0.02
+        if is_over(reduced.agreed.active, self._clockwork.now_s - self.training.closing_since_s):
+            return Came.OVER
+        yield 0.02
+        return Came.SAME
+
+    def _join_step(self, join: "Join") -> Generator[Wait, None, Came]:
+        reduced, came = yield from self._all_reduce(active=join.is_level)
+        if reduced is not None:
+            join.entered_at = join.entered_at if join.entered_at is not None else reduced.row
+            if not reduced.agreed.over:
+                join.recorded[len(reduced.row)] = reduced.made
+                self.row = (*self.row, reduced.made) if join.is_level else self.row
+        return came
+
+    def _catch_up(self, join: "Join") -> Generator[Wait, None, None]:
+        if not join.has_asked:
+            join.has_asked = True
+            self._clockwork.after(self._clockwork.chance.uniform(0.02, 0.6), partial(self._send_state, join))
+        yield COMPUTE_S / 2
+        if join.snapshot is None:
             return
-        self.training.over = True
-        self.feed(events.Finished(self._clockwork.now_s, {}))
-
-    def _join(self, assign: Assign) -> Generator[Wait, None, None]:
-        """As `tradewind.sdk.joining` does it: hears every result, gets the state, applies what came since."""
-        if assign.laggards:
-            heard_last = yield from self._hand_on(assign)
-            if not heard_last:
-                return
-        self.computed, self.snapshot = (), None
-        heard: dict[int, int] = {}
-        is_level = has_asked = False
-        while True:
-            part = partial(self._part, is_level=is_level, closing=False)
-            reduced = yield from self._collective("step", part)
-            if reduced is False:
-                return
-            is_step = reduced is not None and not reduced.agreed.over
-            switched = self._receive(reduced, counts=is_level and is_step)
-            if reduced is None:
-                return
-            if is_step:
-                heard[len(reduced.row)] = reduced.made
-            if is_level:
-                self.row = (*self.row, reduced.made) if is_step else self.row
-                self.training.seen["joined"] += 1
-                if switched:
-                    self.feed(events.StatusAsked(self._clockwork.now_s))
-                return
-            if not has_asked:
-                has_asked = True
-                sent = partial(self._send_state, assign.generation, reduced.row)
-                self._clockwork.after(self._clockwork.chance.uniform(0.02, 0.6), sent)
-            yield COMPUTE_S / 2
-            if self.snapshot is not None:
-                is_level = self._catch_up(heard)
-
-    def _send_state(self, generation: int, row: Row) -> None:
-        """What was sent for an earlier join is not received any more."""
-        if self.state.world is not None and self.state.world.generation == generation:
-            self.snapshot = row
-
-    def _catch_up(self, heard: dict[int, int]) -> bool:
-        assert self.snapshot is not None
         if self._clockwork.happens(0.05, "joining worker gave up"):
             self.feed(events.GaveUp(self._clockwork.now_s, "another state", self._clockwork.chance.choice((0.0, 1.0))))
-            return False
-        self.row = self.snapshot
-        while len(self.row) in heard:
-            self.row = (*self.row, heard[len(self.row)])
-        self.snapshot = self.row
+            return
+        self.row = join.snapshot
+        while len(self.row) in join.recorded:
+            self.row = (*self.row, join.recorded[len(self.row)])
+        join.snapshot, join.is_level = self.row, True
         self.feed(events.StateReceived(self._clockwork.now_s, len(self.row)))
-        return True
 
-    def _part(self, *, is_level: bool, closing: bool) -> Part:
+    def _send_state(self, join: "Join") -> None:
+        """As it was when the rank entered. What was sent for an earlier join is not received any more."""
+        join.snapshot = join.entered_at
+
+    def _all_reduce(
+        self, *, active: bool, samples: Ranges = (), over: bool = False
+    ) -> Generator[Wait, None, tuple[Reduced | None, Came]]:
+        """As `Exchange.all_reduce` does it, with numbers in place of gradients."""
+        part = partial(self._part, active=active, samples=samples, over=over)
+        reduced = yield from self._collective("step", part)
+        if reduced is False:
+            return None, Came.DEAD
+        switched = self._receive(reduced, counts=active and reduced is not None and not reduced.agreed.over)
+        if reduced is None:
+            return None, Came.DEAD
+        return reduced, Came.SWITCHED if switched else Came.SAME
+
+    def _part(self, *, active: bool, samples: Ranges, over: bool) -> Part:
         world = self.state.world
         assert world is not None
-        active = world.is_active or is_level
         ready = self.feed(events.ReadinessDeclared(self._clockwork.now_s)).state.plan.promised
-        samples = self.computed if world.is_active and not closing else ()
         own = Own(
             ready=ready - world.generation if ready else 0,
             digest=Digest.of([place for first, last in samples for place in range(first, last)]),
             loss_sum=0.0,
             active=active,
             step=len(self.row) if world.is_first else None,
-            over=closing,
+            over=over,
         )
         return Part(control_words.encode(own, world.rank), self.row if active else None, samples)
 

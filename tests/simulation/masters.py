@@ -1,7 +1,8 @@
 """Masters that compete: each a process with the lease core and, for as long as it leads, the job core as its term.
 
 A process can be paused: what comes meanwhile waits, and is dealt with afterwards in any order, so that a term may act
-before its process hears that the lease is lost.
+before its process hears that the lease is lost. Or only its main loop is stuck: the term waits; the lease, which has a
+thread of its own, does not.
 """
 
 import random
@@ -17,20 +18,27 @@ from controlplane.job import events as job_events
 from controlplane.job import invariants as job_invariants
 from controlplane.job.state import Job, adopted_job, new_job
 from controlplane.job.wants import want_nodes
-from controlplane.jobs.records import OnConflict, on_conflict
+from controlplane.jobs.cluster_views import ClusterView, JobFeed, Mismatch
+from controlplane.jobs.records import OnConflict, old_chunks, on_conflict, read_world
+from controlplane.jobs.worlds import JobWorlds, RecordLayout
 from controlplane.lease import decide as lease_core
 from controlplane.lease import events as lease_events
 from controlplane.lease import invariants as lease_invariants
 from controlplane.lease.effects import Lead, LeaseEffect, ReadKey, StepDown, WriteKey
 from controlplane.lease.state import LeaseSettings, new_lease
 from controlplane.lease.state import Phase as LeasePhase
-from messages.clusters import KeepWorkers, RemoveWorkers
-from messages.ids import ClusterName, Epoch, Generation
-from messages.records import Phase, Record
+from messages.clusters import ClusterHeartbeat, KeepWorkers, RemoveWorkers
+from messages.decoding import Unreadable
+from messages.ids import ClusterName, Epoch, Generation, JobName, WorkerId
+from messages.records import Phase, Record, RecordWorlds
+from messages.subjects import world_chunks
 from messages.worlds import JobCommand, StoreAddress
+from runtime.role import LATE_S
+from runtime.stored_worlds import write_chunks
 from tests.simulation.actors import Actor
 from tests.simulation.allocation import Allocation
 from tests.simulation.clockwork import Broken
+from tests.simulation.kept import at_once
 from tests.simulation.money import Money
 
 if TYPE_CHECKING:
@@ -39,6 +47,9 @@ if TYPE_CHECKING:
 LEASE = LeaseSettings()
 KV_S = 0.0003
 MEET_S = 0.2
+BATCHES = 0.3
+"""Share of events that wait for others and are decided on together with them."""
+BATCH_S = 0.02
 
 
 class MasterProcess(Actor):
@@ -50,6 +61,10 @@ class MasterProcess(Actor):
         self.term: Term | None = None
         self.lease = new_lease(name, LEASE)
         self._waiting: list[Callable[[], None]] = []
+        self.stuck_since_s: float | None = None
+        """By its own clock; None while its main loop runs."""
+        self._behind: list[Callable[[], None]] = []
+        self._notices: list[Callable[[], None]] = []
         self.later(0.0, self.tick)
 
     @property
@@ -62,6 +77,12 @@ class MasterProcess(Actor):
         """By its own clock, at this very moment."""
         return self.alive and self.lease.may_act(self.now_s)
 
+    @property
+    def is_stuck_for_too_long(self) -> bool:
+        """So long that it must have lost the lease."""
+        since_s = self.stuck_since_s
+        return since_s is not None and self.now_s > since_s + LEASE.stuck_after_s + LEASE.ttl_s
+
     def later(self, delay_s: float, what: Callable[[], None]) -> None:
         self.system.clockwork.after(delay_s / self._rate, lambda: self.do(what))
 
@@ -71,8 +92,11 @@ class MasterProcess(Actor):
         elif self.alive:
             what()
 
+    def do_in_main_loop(self, what: Callable[[], None]) -> None:
+        self.do(lambda: what() if self.stuck_since_s is None else self._behind.append(what))
+
     def tick(self) -> None:
-        self.post(lease_events.Ticked(self.now_s))
+        self.post(lease_events.Ticked(self.now_s, self.now_s if self.stuck_since_s is None else self.stuck_since_s))
 
     def post(self, event: lease_events.LeaseEvent) -> None:
         before = self.lease
@@ -95,12 +119,21 @@ class MasterProcess(Actor):
                 if not self.paused and self.system.clockwork.happens(0.005, "paused while it writes the lease"):
                     self.pause(self.system.clockwork.chance.choice((0.3, 1.5, 2.1, 3.0)))
             case Lead(epoch):
-                self.term = Term(self, epoch)
-                self.system.terms.append(self.term)
+                self._notify(lambda: self._lead(epoch))
             case StepDown(why):
-                self.step_down(why)
+                self._notify(lambda: self.step_down(why))
             case _:
                 assert_never(effect)
+
+    def _notify(self, what: Callable[[], None]) -> None:
+        if self.stuck_since_s is None:
+            what()
+        else:
+            self._notices.append(what)
+
+    def _lead(self, epoch: Epoch) -> None:
+        self.term = Term(self, epoch)
+        self.system.terms.append(self.term)
 
     def step_down(self, why: str) -> None:
         self.tell(f"leads no more: {why}")
@@ -123,6 +156,18 @@ class MasterProcess(Actor):
         self.paused = False
         waiting, self._waiting = self._waiting, []
         self.system.clockwork.chance.shuffle(waiting)
+        for what in waiting:
+            self.do(what)
+
+    def block(self, block_s: float) -> None:
+        self.stuck_since_s = self.now_s
+        self.system.clockwork.after(block_s, lambda: self.do(self._unblock))
+
+    def _unblock(self) -> None:
+        """Its term acts before it hears what became of the lease."""
+        self.stuck_since_s = None
+        waiting = [*self._behind, *self._notices]
+        self._behind, self._notices = [], []
         for what in waiting:
             self.do(what)
 
@@ -189,6 +234,15 @@ class Term(Actor):
         self.job: Job | None = None
         self.revision = 0
         self.stores: set[Generation] = set()
+        self.worlds = JobWorlds(JobName(self.system.spec.name), epoch, self.system.limits)
+        self._named = RecordWorlds()
+        self._has_old_chunks = False
+        self._last: Record | None = None
+        self._waiting: list[job_events.JobEvent] = []
+        self._batching = random.Random(self.system.clockwork.seed)
+        self._due_s: float | None = None
+        self.views: dict[ClusterName, ClusterView] = {}
+        self.feed = JobFeed(JobName(self.system.spec.name))
         self.allocation: Allocation | None = None
         """Where nodes are bought."""
         self.later(self.system.clockwork.chance.uniform(0.005, 0.1), self.adopt)
@@ -198,27 +252,50 @@ class Term(Actor):
         return self.process.now_s
 
     def later(self, delay_s: float, what: Callable[[], None]) -> None:
-        self.process.later(delay_s, lambda: what() if self.alive else None)
+        self.process.later(delay_s, lambda: self.process.do_in_main_loop(lambda: what() if self.alive else None))
 
     def hear(self, make: Callable[[], job_events.JobEvent]) -> None:
-        self.process.do(lambda: self._hear(replace(make(), at_s=self.now_s)))
+        self.process.do_in_main_loop(lambda: self.post(replace(make(), at_s=self.now_s)))
 
-    def _hear(self, event: job_events.JobEvent) -> None:
-        if self.alive and self.allocation is not None and isinstance(event, job_events.ClusterReported):
-            self.allocation.see(event.topology)
-        self.post(event)
+    def hear_report(self, report: ClusterHeartbeat) -> None:
+        self.process.do_in_main_loop(lambda: self._take(report))
+
+    def _take(self, report: ClusterHeartbeat) -> None:
+        if not self.alive:
+            return
+        view = self.views.setdefault(report.cluster, ClusterView(report.cluster))
+        outcome = view.take(report, self.now_s)
+        if isinstance(outcome, Mismatch):
+            controller = self.system.controllers.get(report.cluster)
+            if outcome.ask is not None and controller is not None:
+                self.send(controller, controller.report_whole)
+        elif outcome is not None and self.job is not None:
+            self.system.check_view(view, self.now_s)
+            if self.allocation is not None:
+                self.allocation.see(view.topology(self.now_s))
+            event = self.feed.event_of(outcome, self.job.gone, self.now_s)
+            if event is not None:
+                self.post(event)
 
     def adopt(self) -> None:
         if not self.process.connected:
             self.later(0.5, self.adopt)
             return
         saved, self.revision = self.system.stored, self.system.stored_revision
+        self.worlds = JobWorlds(JobName(self.system.spec.name), self.epoch, self.system.limits)
+        self._has_old_chunks, self._named, self._last = saved is not None, RecordWorlds(), None
         if saved is None:
             self.tell("starts")
             self.job = new_job(self.system.spec, epoch=self.epoch, at_s=self.now_s, submitted_at=0.0)
         else:
             self.tell(f"adopts generation {saved.generation}, {saved.phase}")
+            stored = at_once(read_world(self.system.bucket, self.worlds.job))
+            if stored is None or stored.record != saved:
+                raise Broken(f"{self.name} reads another record than was stored")
+            self._named = stored.worlds
+            self.worlds.adopt(saved, stored.worlds)
             self.job = adopted_job(self.system.spec, saved, epoch=self.epoch, at_s=self.now_s)
+        self.feed = JobFeed(self.job.name)
         self.job, [first] = want_nodes(self.job, self.now_s)
         market = self.system.market
         if market is not None:
@@ -242,23 +319,37 @@ class Term(Actor):
     def post(self, event: job_events.JobEvent) -> None:
         if not self.alive or self.job is None:
             return
+        self._waiting.append(event)
+        if self._batching.random() >= BATCHES:
+            self._decide()
+        elif len(self._waiting) == 1:
+            self.later(BATCH_S, self._decide)
+
+    def _decide(self) -> None:
+        if not self.alive or self.job is None or not self._waiting:
+            return
+        batch, self._waiting = self._waiting, []
+        if self._due_s is not None and self.now_s > self._due_s + LATE_S:
+            batch.insert(0, job_events.FellBehind(self.now_s, self.now_s - self._due_s))
         before = self.job
-        decision = job_core.decide(before, event)
-        self.job = decision.state
-        self._check_overtaken(before, event)
+        decision = job_core.decide(before, *batch)
+        self.job, self._due_s = decision.state, decision.wake_at_s
+        placed = [event for event in batch if isinstance(event, job_events.PlacementChanged)]
+        if len(placed) == 1:
+            self._check_overtaken(before, placed[0])
         broken = job_invariants.check(before, self.job, decision.effects)
         if broken:
-            raise Broken(f"{self.name} after {event}: {'; '.join(broken)}")
+            raise Broken(f"{self.name} after {batch}: {'; '.join(broken)}")
         if self.job.record.phase is not before.record.phase:
             self.tell(f"{self.job.record.phase}: {self.job.why}")
         for effect in decision.effects:
             self.perform(effect)
         self.wake_at(decision.wake_at_s, self.tick)
 
-    def _check_overtaken(self, before: Job, event: job_events.JobEvent) -> None:
+    def _check_overtaken(self, before: Job, event: job_events.PlacementChanged) -> None:
         """A placement that answers an older want changes nothing."""
         newest = before.supply.want
-        if not isinstance(event, job_events.PlacementChanged) or newest is None or self.job is None:
+        if newest is None or self.job is None:
             return
         if event.want < newest.number:
             self.system.clockwork.made["placement that a want overtook"] += 1
@@ -275,8 +366,8 @@ class Term(Actor):
                 self.stores.clear()
             case job_effects.WatchStore(generation):
                 self.later(MEET_S, lambda: self.post(job_events.RanksMet(self.now_s, generation)))
-            case job_effects.Publish(message):
-                self._publish(message)
+            case job_effects.Publish(message, to):
+                self._publish(message, {worker for _, worker in to})
             case job_effects.TellCluster(cluster, command):
                 self._tell_cluster(cluster, command)
             case job_effects.WantNodes(want):
@@ -298,23 +389,54 @@ class Term(Actor):
         self.system.check_alone(self.process)
         late = clockwork.happens(clockwork.faults.save_fails, "save arrived late")
         expected = self.revision
-        # On its way it depends on nobody any more, neither on its sender's life nor on its pauses.
-        delay_s = clockwork.chance.uniform(0.5, 4.0) if late else KV_S
-        clockwork.after(delay_s, lambda: self._arrive(record, expected))
+        try:
+            layout = self.worlds.layout(record, again=record is self._last)
+        except Unreadable as error:
+            raise Broken(f"the record of generation {record.generation} cannot be stored: {error}") from error
+        if not layout.chunks:
+            self._send_record(record, layout, expected, late)
+            return
 
-    def _arrive(self, record: Record, expected: int) -> None:
+        def store_chunks() -> None:
+            at_once(write_chunks(self.system.bucket, layout.chunks))
+            if clockwork.happens(0.02, "leader crashed between chunks and record"):
+                self.system.crash_master(self.process)
+            self.later(KV_S, lambda: self._send_record(record, layout, expected, late))
+
+        clockwork.after(KV_S, store_chunks)
+
+    def _send_record(self, record: Record, layout: RecordLayout, expected: int, late: bool) -> None:
+        """On its way it depends on nobody any more, neither on its sender's life nor on its pauses."""
+        delay_s = self.system.clockwork.chance.uniform(0.5, 4.0) if late else KV_S
+        self.system.clockwork.after(delay_s, lambda: self._arrive(record, layout, expected))
+
+    def _arrive(self, record: Record, layout: RecordLayout, expected: int) -> None:
         clockwork = self.system.clockwork
-        written = self.system.write_record(record, expected)
+        written = self.system.write_record(record, layout, expected)
         if clockwork.happens(clockwork.faults.save_fails, "save acknowledgement lost"):
             self.later(0.5, lambda: self.post(job_events.SaveFailed(self.now_s, "no acknowledgement")))
         elif written is None:
             self.later(KV_S, lambda: self._resolve_conflict(record))
         else:
-            self.later(KV_S, lambda: self._saved(record, written))
+            self.later(KV_S, lambda: self._saved(record, layout, written))
 
-    def _saved(self, record: Record, revision: int) -> None:
+    def _saved(self, record: Record, layout: RecordLayout, revision: int) -> None:
         self.revision = revision
+        self.worlds.saved(record, layout.worlds)
+        self._last = record
+        if layout.worlds != self._named:
+            self._named, self._has_old_chunks = layout.worlds, True
+        elif self._has_old_chunks:
+            self._remove_old_chunks()
         self.post(job_events.RecordSaved(self.now_s, record))
+
+    def _remove_old_chunks(self) -> None:
+        """Each deletion may arrive late, when another master leads."""
+        self._has_old_chunks = False
+        bucket = self.system.bucket
+        keys = at_once(bucket.revisions(world_chunks(self.worlds.job)))
+        for key in old_chunks(keys, self.worlds.job, self._named, self.epoch):
+            self.system.clockwork.after(KV_S, partial(at_once, bucket.delete(key)))
 
     def _resolve_conflict(self, record: Record) -> None:
         answer = on_conflict(self.system.stored, self.epoch)
@@ -346,9 +468,11 @@ class Term(Actor):
         self.stores.clear()
         self.hear(lambda: job_events.StoreLost(self.now_s))
 
-    def _publish(self, message: JobCommand) -> None:
+    def _publish(self, message: JobCommand, to: set[WorkerId]) -> None:
+        sent = self.worlds.message_to_one(message) if to else self.worlds.message_to_all(message)
         for worker in self.system.workers.values():
-            self.send(worker, partial(worker.hear, message, self.epoch))
+            if not to or worker.id in to:
+                self.send(worker, partial(worker.hear, sent, self.epoch))
 
     def _check_kept(self, cluster: ClusterName, command: KeepWorkers | RemoveWorkers) -> None:
         """No order ends all workers of a cluster at once, where a world trains on sound nodes."""

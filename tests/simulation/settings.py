@@ -22,6 +22,8 @@ class Setting:
     """Paused at chosen moments of a change."""
     has_barren_cluster: bool = False
     """A second cluster takes its share and never brings a worker."""
+    has_tiny_limits: bool = False
+    """Worlds of a few members are sent as deltas and pointers, and stored in chunks."""
 
     @property
     def is_bought(self) -> bool:
@@ -30,6 +32,7 @@ class Setting:
     def __str__(self) -> str:
         script = "a script with the SDK" if self.is_live else "a plain script"
         more = {"a budget": self.has_budget, "pauses": self.has_pauses, "a barren cluster": self.has_barren_cluster}
+        more["tiny limits"] = self.has_tiny_limits
         return ", ".join([script, self.supply.value, *(name for name, has in more.items() if has)])
 
 
@@ -44,4 +47,5 @@ def setting_of(seed: int) -> Setting:
         has_budget=supply is Supply.PLANNED and chance.random() < 0.5,
         has_pauses=is_static and chance.random() < 0.3,
         has_barren_cluster=is_static and chance.random() < 0.3,
+        has_tiny_limits=random.Random(f"limits {seed}").random() < 0.4,
     )

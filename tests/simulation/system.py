@@ -1,5 +1,6 @@
 """One job on one cluster, all roles in one thread, by seed: first faults, then they stop and the world must heal."""
 
+import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,15 +11,22 @@ from agents.worker.events import NoticeCame
 from agents.worker.state import WorkerIdentity
 from controlplane.budget.account import RELEASE_S
 from controlplane.job.events import JobEvent
+from controlplane.jobs.cluster_views import ClusterView
+from controlplane.jobs.records import chunk_keys
+from controlplane.jobs.worlds import RecordLayout, WorldLimits
+from messages.clusters import ClusterHeartbeat
 from messages.criteria import Capacity, Deadline, Objective, WhenSpent
-from messages.decoding import Unreadable
 from messages.ids import NO_GENERATION, ClusterName, Generation, JobName, WorkerId
 from messages.jobs import Failures, JobSpec, Launch, Timeouts, Workers
-from messages.records import Phase, Record, encode_record
+from messages.records import Phase, Record, RecordWorlds
+from messages.subjects import world_key
+from messages.worlds import Assignment
+from tests.cluster.builders import told
 from tests.simulation.actors import BARREN, CLUSTER, Actor, ControllerActor, WorkerActor
 from tests.simulation.clockwork import Broken, Clockwork
 from tests.simulation.cloud_faults import CloudFaults
 from tests.simulation.forgeries import Forger
+from tests.simulation.kept import SimulatedBucket
 from tests.simulation.kubernetes import Kubernetes
 from tests.simulation.market import Market
 from tests.simulation.masters import LeaderKey, MasterProcess, Term, is_leader
@@ -32,6 +40,8 @@ DEADLINE = Deadline(hours=0.02, steps=100)
 """Within the time that a seed takes, so that it is looked at again, and missed by some."""
 ON_DEMAND_USD = 0.9
 """About what an hour of a GPU costs on demand."""
+TINY = WorldLimits(message_bytes=1200, record_bytes=900, chunk_bytes=150)
+"""Two members are too many for a whole message, and about four changes for a delta."""
 HEAL_S = 90.0
 """When faults have stopped the job must end within this plus the time of its steps."""
 
@@ -69,11 +79,18 @@ class System:
         )
         self.stored: Record | None = None
         self.stored_revision = 0
+        self.stored_layout: RecordLayout | None = None
+        self.bucket = SimulatedBucket()
+        self.decided: dict[Generation, list[Assignment]] = {}
+        """Worlds that were ever stored."""
+        self.limits = TINY if self.setting.has_tiny_limits else WorldLimits()
         self.known: dict[ClusterName, Known] = {}
         self.workers: dict[str, WorkerActor] = {}
         self.training = Training(self.clockwork, chance.choice((20, 40, 60)), self._store_serves)
         self._pids = 100
         self._controllers = 0
+        self.incarnations: dict[str, ControllerActor] = {}
+        """All controllers that there were."""
         self._masters = 0
         self.key = LeaderKey(self)
         self.terms: list[Term] = []
@@ -154,6 +171,17 @@ class System:
             if term.alive:
                 sender.send(term, partial(term.hear, make))
 
+    def report_to_masters(self, sender: ControllerActor, report: ClusterHeartbeat) -> None:
+        for term in self.terms:
+            if term.alive:
+                sender.send(term, partial(term.hear_report, report))
+
+    def check_view(self, view: ClusterView, now_s: float) -> None:
+        """What a master has made of the reports of a controller is what the controller had then."""
+        sender = self.incarnations.get(view.incarnation)
+        if sender is not None and told(view.topology(now_s)) != told(sender.truth[view.seq]):
+            raise Broken(f"report {view.seq} of {sender.name} left a master with {view.topology(now_s)}")
+
     def tell_of_leader(self) -> None:
         for controller in self.controllers.values():
             controller.watch_leader()
@@ -169,8 +197,13 @@ class System:
         acting = [master.name for master in self.masters if master.leads and not master.paused]
         if len(acting) > 1:
             raise Broken(f"{' and '.join(acting)} act at once")
+        for master in self.masters:
+            if master.leads and master.is_stuck_for_too_long:
+                raise Broken(f"{master.name} leads though its main loop is stuck")
         if self.market is not None:
             self._check_bill(self.market)
+        if self.stored_layout is not None:
+            self._check_chunks(self.stored_layout)
 
     def _check_bill(self, market: Market) -> None:
         """What is spent never passes the budget by more than one control period."""
@@ -188,22 +221,26 @@ class System:
             if other is not acting and other.alive and other.leads:
                 raise Broken(f"{acting.name} writes while {other.name} leads")
 
-    def write_record(self, record: Record, expected: int) -> int | None:
+    def write_record(self, record: Record, layout: RecordLayout, expected: int) -> int | None:
         """The new revision, if nobody wrote since the one that was expected."""
         if expected != self.stored_revision:
             return None
-        self._check_readable(record)
         self._check_follows(record)
         self._check_claim(record)
-        self.stored = record
+        self.stored, self.stored_layout = record, layout
         self.stored_revision += 1
+        self.bucket.values[world_key(JobName(self.spec.name))] = layout.value
+        for world in (record.assignment, record.prepared):
+            known = self.decided.setdefault(world.generation, []) if world is not None else []
+            if world is not None and world not in known:
+                known.append(world)
+        self.training.seen["worlds stored apart"] += layout.worlds != RecordWorlds()
         return self.stored_revision
 
-    def _check_readable(self, record: Record) -> None:
-        try:
-            encode_record(record)
-        except Unreadable as error:
-            raise Broken(f"the record of generation {record.generation} cannot be stored: {error}") from error
+    def _check_chunks(self, layout: RecordLayout) -> None:
+        lost = chunk_keys(JobName(self.spec.name), layout.worlds) - self.bucket.values.keys()
+        if lost:
+            raise Broken(f"the record names {', '.join(sorted(lost))}, which is not stored")
 
     def _check_follows(self, record: Record) -> None:
         """One line of decisions, whoever made them."""
@@ -265,8 +302,8 @@ class System:
             ("worker killed", self._kill_worker),
             ("worker noticed, then killed", self._notice_worker),
             ("several workers killed at once", self._kill_several),
-            ("master crashed", lambda: self._crash_master(self._some_master())),
-            ("leader crashed", lambda: self._crash_master(self._leader())),
+            ("master crashed", lambda: self.crash_master(self._some_master())),
+            ("leader crashed", lambda: self.crash_master(self._leader())),
             ("master paused", lambda: self._pause(self._some_master())),
             ("leader paused", lambda: self._pause(self._leader())),
             ("controller crashed", self._crash_controller),
@@ -285,6 +322,18 @@ class System:
 
         if self.market is not None:
             self._plan_cloud_faults(self.market)
+        self._plan_stuck_loops()
+
+    def _plan_stuck_loops(self) -> None:
+        """In each fourth seed, and drawn apart, so that the story of the other seeds stays what it is without them."""
+        clockwork = self.clockwork
+        if clockwork.seed % 4 != 1:
+            return
+        chance = random.Random(f"stuck loops {clockwork.seed}")
+        for _ in range(chance.choice((1, 2))):
+            at_s = chance.uniform(0.5, clockwork.faults.until_s - clockwork.now_s)
+            block = partial(self._block_leader, chance.choice((1.0, 5.0, 9.0, 12.0, 15.0)))
+            clockwork.after(at_s, partial(self._make, "leader's main loop stuck", block))
 
     def _plan_cloud_faults(self, market: Market) -> None:
         clockwork = self.clockwork
@@ -340,7 +389,7 @@ class System:
         self._masters += 1
         return MasterProcess(self, f"master {self._masters}")
 
-    def _crash_master(self, master: MasterProcess) -> None:
+    def crash_master(self, master: MasterProcess) -> None:
         if master.alive:
             master.crash()
             self.clockwork.after(self.clockwork.chance.uniform(0.1, 8.0), lambda: self._replace(master))
@@ -351,6 +400,11 @@ class System:
     def _pause(self, master: MasterProcess) -> None:
         if master.alive and not master.paused:
             master.pause(self.clockwork.chance.choice((0.3, 1.5, 2.1, 3.0, 8.0)))
+
+    def _block_leader(self, block_s: float) -> None:
+        master = self._leader()
+        if master.alive and master.stuck_since_s is None:
+            master.block(block_s)
 
     def _kill_store(self) -> None:
         term = self._leader().term
@@ -372,7 +426,9 @@ class System:
 
     def _new_controller(self, cluster: ClusterName) -> ControllerActor:
         self._controllers += 1
-        return ControllerActor(self, cluster, f"{self._controllers:06x}", self.known.get(cluster))
+        made = ControllerActor(self, cluster, f"{self._controllers:06x}", self.known.get(cluster))
+        self.incarnations[made.state.incarnation] = made
+        return made
 
     def _add_barren(self) -> None:
         """A second cluster that brings no worker; in some seeds it falls silent, too."""

@@ -11,7 +11,6 @@ from controlplane.allocator.effects import Place
 from controlplane.allocator.events import NodesWanted
 from controlplane.allocator.placement import place_of, placement_of
 from controlplane.allocator.state import Allocator
-from controlplane.job import decide as job_core
 from controlplane.job import learn as job_learn
 from controlplane.job.events import JobEvent, PlacementChanged
 from controlplane.job.state import Job
@@ -39,7 +38,7 @@ def _obey_a_placement_that_a_want_overtook(patch: pytest.MonkeyPatch) -> None:
             event = replace(event, want=job.supply.want.number)
         return honest(job, event)
 
-    patch.setattr(job_core, "learn", gullible)
+    patch.setattr(job_learn, "learn", gullible)
 
 
 def _place_before_the_first_listing(patch: pytest.MonkeyPatch) -> None:

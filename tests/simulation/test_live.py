@@ -1,13 +1,11 @@
 """Bugs planted in how worlds of live trainers change in place, which seeds must find."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
 
 from controlplane.job import changes as job_changes
-from controlplane.job import learn as job_learn
 from controlplane.job import learn_clusters as job_learn_clusters
 from controlplane.job import learn_workers as job_learn_workers
 from controlplane.job import turn as job_turn
@@ -16,7 +14,8 @@ from controlplane.job.live import trainers as job_hot
 from controlplane.job.live.repair import repair
 from controlplane.job.live.stalls import Seat
 from controlplane.job.phases import forming, reshaping, running, waiting
-from controlplane.job.state import Job, Worker
+from controlplane.job.state import Job
+from controlplane.job.workers import Worker
 from messages.ids import Generation, WorkerId
 from messages.workers import TrainerStatus
 from messages.worlds import Assignment, HotWorld, Member
@@ -139,15 +138,17 @@ def _take_silence_for_slowness(patch: pytest.MonkeyPatch) -> None:
 
 def _count_a_lost_peer_as_a_failure(patch: pytest.MonkeyPatch) -> None:
     """A lost worker uses up the budget of the script."""
-    honest = job_learn_workers.tombstone
+    honest = job_learn_workers.tombstone_all
 
-    def blame(job: Job, worker: WorkerId, why: str) -> Job:
-        after = honest(job, worker, why)
+    def blame(job: Job, lost: Mapping[WorkerId, str]) -> Job:
+        after = honest(job, lost)
+        if after.record.losses == job.record.losses:
+            return after
         record = structs.replace(after.record, failures=after.record.failures + 1)
-        return replace(after, record=record)
+        return structs.replace(after, record=record)
 
-    for module in (job_learn, job_learn_workers, job_learn_clusters):
-        patch.setattr(module, "tombstone", blame)
+    for module in (job_turn, job_learn_workers, job_learn_clusters):
+        patch.setattr(module, "tombstone_all", blame)
 
 
 def _replace_the_next_world_between_readiness_and_switch(patch: pytest.MonkeyPatch) -> None:

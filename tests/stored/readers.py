@@ -12,11 +12,12 @@ import msgspec
 from agents.cluster.shell import KnownRecord
 from agents.cluster.state import Known, KnownGone, KnownPlace
 from agents.worker import leftovers, stored
+from agents.worker.worlds import HeldWorlds
 from controlplane.catalog import cache, memory_records
 from controlplane.catalog.memory import Memory, StockedOut, learn
 from controlplane.jobs import records
 from controlplane.jobs.cluster_counts import read_counts
-from controlplane.lease.keeper import read_record
+from controlplane.lease.renewer import read_record
 from controlplane.ledger.records import LedgerUnreadable, decode_ledger, encode_ledger
 from controlplane.ledger.state import Ledger
 from controlplane.reaper.claims import claim_of
@@ -122,7 +123,8 @@ READERS = {
     "prices": Reader(PRICES, from_file("prices", lambda folder: cache.load(folder / "prices"))),
     "known": Reader(msgspec.json.encode(known()), from_bucket(lambda bucket: KnownRecord(bucket, CLUSTER, "i").load())),
     "kept world": Reader(
-        encode_record(a_world()), from_bucket(lambda bucket: stored.read_world(bucket, JOB, SystemClock()))
+        encode_record(a_world()),
+        from_bucket(lambda bucket: stored.read_world(bucket, JOB, SystemClock(), HeldWorlds())),
     ),
     "kept spec": Reader(records.encode_spec(a_spec(JOB)), from_bucket(lambda bucket: stored.read_launch(bucket, JOB))),
     "processes": Reader(

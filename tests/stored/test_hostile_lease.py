@@ -39,7 +39,8 @@ async def test_masters_go_on_and_one_of_them_leads_when_the_value_is_overdue(con
 
     async with asyncio.TaskGroup() as tasks:
         holding = [
-            tasks.create_task(hold(bus, name, work, settings=SHORT), name=f"hold/{name}") for name, bus in buses.items()
+            tasks.create_task(hold(bus.settings, name, work, settings=SHORT), name=f"hold/{name}")
+            for name, bus in buses.items()
         ]
         await eventually(lambda: len(epochs) == 1, what="one to lead")
         hostile = await bucket.put(subjects.LEADER_KEY, value)

@@ -1,5 +1,7 @@
 """Stories of the worker-agent's core: what it hears, what it does, what it tells."""
 
+from msgspec import structs
+
 from agents.worker.effects import (
     FlushProgress,
     ForkTrainers,
@@ -87,6 +89,12 @@ def test_a_worker_without_a_place_in_the_world_is_a_spare_that_obeys_the_fence()
     assert story.last == []
     assert (story.state.phase, story.state.generation) == (WorkerPhase.IDLE, 3)
     assert story.hears(an_assignment(2)).state.generation == 3
+
+
+def test_a_late_halt_ends_no_trainer_of_the_world_that_answered_it() -> None:
+    story = a_training_worker(2).hears(a_halt(2, stop_grace_s=30.0, ends=True))
+    assert story.last == []
+    assert story.state.phase is WorkerPhase.READY
 
 
 def test_a_halt_stops_the_trainers_and_only_then_parks() -> None:
@@ -400,3 +408,8 @@ def test_every_state_says_what_it_waits_for() -> None:
     whys += [story.hears(a_halt(2)).why, _stopped(story, 1).why]
     assert len(set(whys)) == len(whys)
     assert all(whys)
+
+
+def test_a_release_of_everybody_need_not_name_a_worker() -> None:
+    story = a_warm_worker().hears(structs.replace(a_release(is_last=True), everybody=True))
+    assert story.state.leaving is not None

@@ -8,15 +8,21 @@ from tradewind.client.watch import is_over
 from tradewind.terminal import output
 
 
-async def show_events(api: Api, job: str | None, *, follow: bool, causes: bool = False, as_json: bool) -> int:
+async def show_events(
+    api: Api, job: str | None, *, follow: bool, tail: int | None = None, causes: bool = False, as_json: bool
+) -> int:
     await (api.version() if job is None else api.job(job))
     if follow:
+        tails = iter((tail,))  # asked for once: after a reconnect nothing may be missed
         seen: following.Seen[EventLine] = following.Seen(following.source_of_event)
         stream = following.follow(
-            lambda: api.events(job, follow=True), seen, lambda: is_over(api, job), on_away=output.say
+            lambda: api.events(job, tail=next(tails, None), follow=True),
+            seen,
+            lambda: is_over(api, job),
+            on_away=output.say,
         )
     else:
-        stream = api.events(job)
+        stream = api.events(job, tail=tail)
     async for event in stream:
         if as_json:
             output.echo_json(event)

@@ -38,17 +38,21 @@ def submit(jobfile: Path, replace: bool, wait: bool, as_json: bool) -> None:
         "tradewind status                     all jobs",
         "tradewind status mnist               one job and its workers",
         "tradewind status mnist --watch       again and again, until it ends",
+        "tradewind status mnist --all         with all its workers, also thousands",
     )
 )
 @some_job_argument
 @click.option("--watch", is_flag=True, help="Keep showing it, until ctrl-C or the job's end.")
+@click.option("--all", "all_workers", is_flag=True, help="Show all workers of JOB, not only the first 200.")
 @json_option
-def status(job: str | None, watch: bool, as_json: bool) -> None:
+def status(job: str | None, watch: bool, all_workers: bool, as_json: bool) -> None:
     """Show all jobs, or one JOB with its workers."""
+    if all_workers and (job is None or watch):
+        raise click.UsageError("--all needs a JOB, and goes without --watch.")
     from tradewind.cli.runner import ask_master
     from tradewind.cli.status import show_status
 
-    ask_master(lambda api: show_status(api, job, watch=watch, as_json=as_json))
+    ask_master(lambda api: show_status(api, job, watch=watch, all_workers=all_workers, as_json=as_json))
 
 
 @click.command(
@@ -73,19 +77,21 @@ def logs(job: str, rank: int | None, tail: int | None, follow: bool) -> None:
     epilog=examples(
         "tradewind events                     of everything",
         "tradewind events mnist --follow",
+        "tradewind events mnist --tail 20     only the last 20",
         "tradewind events mnist --causes      with the message that led to each",
     )
 )
 @some_job_argument
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job's end, or until ctrl-C.")
+@click.option("--tail", type=Whole(min=0), metavar="N", help="Only the last N events.")
 @click.option("--causes", is_flag=True, help="Show the message that led to each event.")
 @json_option
-def events(job: str | None, follow: bool, causes: bool, as_json: bool) -> None:
+def events(job: str | None, follow: bool, tail: int | None, causes: bool, as_json: bool) -> None:
     """Show what happened to JOB, or to everything, and why."""
     from tradewind.cli.events import show_events
     from tradewind.cli.runner import ask_master
 
-    ask_master(lambda api: show_events(api, job, follow=follow, causes=causes, as_json=as_json))
+    ask_master(lambda api: show_events(api, job, follow=follow, tail=tail, causes=causes, as_json=as_json))
 
 
 @click.command(epilog=examples("tradewind scale mnist 8"))

@@ -18,7 +18,7 @@ from controlplane.catalog.shipped import shipped_catalog
 from controlplane.clouds.interface import Cloud, ClusterInfo, MachineInfo, PoolInfo
 from controlplane.clouds.outcomes import Refused, Unreachable, with_hint
 from controlplane.clouds.spec import Fleet
-from controlplane.fleet.plans import removal_command
+from controlplane.fleet.interpretation import removal_command
 from controlplane.ledger.pricing import Market, market_of
 from controlplane.reaper import findings
 from controlplane.reaper.costs import micro_usd_per_hour

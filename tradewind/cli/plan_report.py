@@ -5,8 +5,8 @@ from msgspec import Struct
 from rich.table import Table
 from rich.text import Text
 
+from controlplane.planning.explanations import IDLE_GPUS, UNMEASURED, no_room
 from controlplane.planning.market import Nodes
-from controlplane.planning.messages import IDLE_GPUS, UNMEASURED, no_room
 from controlplane.planning.plan import Plan
 from controlplane.planning.scoring import Score
 from controlplane.throughput.profile import Profile

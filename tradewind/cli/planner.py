@@ -13,7 +13,7 @@ from controlplane.catalog.offers import Catalog, Offer
 from controlplane.catalog.shipped import shipped_catalog, shipped_links
 from controlplane.clouds.interface import QuotaKey
 from controlplane.clouds.spec import Fleet
-from controlplane.fleet.plans import offers
+from controlplane.fleet.interpretation import offers
 from controlplane.planning.criteria import criteria_of
 from controlplane.planning.market import UNLIMITED, Quotas, Seen, market_of
 from controlplane.planning.plan import Plan, plan

@@ -11,7 +11,7 @@ from msgspec import structs
 from rich.table import Table
 
 from controlplane.clouds.spec import Fleet
-from controlplane.fleet.plans import open_cloud
+from controlplane.fleet.interpretation import open_cloud
 from runtime.process import EXIT_FAILED
 from tradewind.cli.live_jobs import Known
 from tradewind.cli.orphans import OrphanView, ReapView, Wish, described, look_around, prices_now, remove_all, why_kept

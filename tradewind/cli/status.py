@@ -24,10 +24,14 @@ VERBS = {"succeeded": "has", "failed": "has", "stopped": "was"}
 """Before a phase, where it is not `is`."""
 
 
-async def show_status(api: Api, job: str | None, *, watch: bool, as_json: bool) -> int:
+async def show_status(api: Api, job: str | None, *, watch: bool, all_workers: bool = False, as_json: bool) -> int:
     if watch:
         return await _watch_status(api, job, as_json=as_json)
     listed = await _listed(api, job)
+    if all_workers and job is not None:
+        [view] = listed.jobs
+        workers = await api.all_workers(job)
+        listed = JobList((msgspec.structs.replace(view, workers=workers, workers_total=len(workers)),))
     if as_json:
         output.echo_json(listed if job is None else listed.jobs[0])
         return 0
@@ -158,7 +162,11 @@ def job_detail(job: JobView, now: float) -> RenderableType:
         head.append(f"\ncertificate: {plain(job.certificate.says)}", "green" if job.certificate.holds else "bold red")
     if job.warning:
         head.append(f"\nwarning: {plain(job.warning)}", "yellow")
-    return Group(head, tables.worker_table(job.workers)) if job.workers else head
+    if not job.workers:
+        return head
+    left_out = job.workers_total - len(job.workers)
+    more = [f"and {output.count(left_out, 'worker')} more: tradewind status {job.name} --all"] if left_out > 0 else []
+    return Group(head, tables.worker_table(job.workers), *more)
 
 
 def shown_phase(job: JobView) -> str:

@@ -28,10 +28,13 @@ from messages.api import (
     ScaleRequest,
     StopRequest,
     Version,
+    WorkerPage,
+    WorkerView,
 )
 from messages.budgets import BudgetRequest, BudgetView
 from messages.costs import CostView
 from messages.decoding import Decoder, Undecodable, decode
+from messages.ids import JobName
 from messages.jobs import JobSpec
 from messages.offers import OfferList
 from runtime.errors import UserError
@@ -46,6 +49,7 @@ SILENCE_S = 60.0
 """A stream that says nothing for so long is closed here: whoever follows asks for it again, and so finds out."""
 TAKEOVER_S = 5.0
 AGAIN_S = 0.2
+JOBS_ON_A_PAGE = 200
 MAX_LINE_BYTES = 2 * 1024 * 1024
 
 
@@ -81,10 +85,28 @@ class Api:
         return (await self.job_list()).jobs
 
     async def job_list(self) -> JobList:
-        return await self._ask("GET", "/v1/jobs", JobList)
+        """All of them, page by page. A job that was unread on one page may be listed on another."""
+        jobs: dict[str, JobView] = {}
+        unread: dict[JobName, None] = {}
+        after: str | None = ""
+        while after is not None:
+            page = await self._ask("GET", f"/v1/jobs?limit={JOBS_ON_A_PAGE}&after={quote(after)}", JobList)
+            jobs |= {job.name: job for job in page.jobs}
+            unread |= dict.fromkeys(page.unread)
+            after = page.next or None
+        return JobList(tuple(jobs.values()), tuple(name for name in unread if name not in jobs))
 
     async def job(self, name: str) -> JobView:
         return await self._ask("GET", _of(name), JobView, job=name)
+
+    async def all_workers(self, name: str) -> tuple[WorkerView, ...]:
+        """Page by page: a job in view has only the first of them."""
+        workers: tuple[WorkerView, ...] = ()
+        first: int | None = 0
+        while first is not None:
+            page = await self._ask("GET", f"{_of(name)}/workers?first={first}", WorkerPage, job=name)
+            workers, first = workers + page.workers, page.next
+        return workers
 
     async def stop(self, name: str, grace_s: float | None = None) -> JobView:
         body = msgspec.json.encode(StopRequest(grace_s)) if grace_s is not None else None
@@ -123,9 +145,11 @@ class Api:
         query = {"rank": rank, "tail": tail, "follow": 1 if follow else None}
         return self._stream(f"{_of(name)}/logs", LogLine, job=name, query=query)
 
-    def events(self, name: str | None = None, *, follow: bool = False) -> AsyncIterator[EventLine]:
+    def events(
+        self, name: str | None = None, *, tail: int | None = None, follow: bool = False
+    ) -> AsyncIterator[EventLine]:
         path = "/v1/events" if name is None else f"{_of(name)}/events"
-        return self._stream(path, EventLine, job=name, query={"follow": 1 if follow else None})
+        return self._stream(path, EventLine, job=name, query={"tail": tail, "follow": 1 if follow else None})
 
     def progress(self, name: str, *, follow: bool = True) -> AsyncIterator[ProgressLine]:
         query = {"follow": 1 if follow else None}

@@ -15,6 +15,7 @@ from typing import Final
 
 from tradewind.sdk.diagnostics import Instruments, say
 from tradewind.sdk.exchange import Contribution, Exchange, Recorded
+from tradewind.sdk.trainer.sequence import Came
 from tradewind.sdk.trainer.shell import TrainerShell
 from tradewind.sdk.training_state.training_state import TrainingState
 from tradewind.sdk.transfer.receiver import Admission, Receiver
@@ -63,50 +64,48 @@ class Joining:
         self._done: int | None = None
         """The step that the state here is at; None before it has come."""
         self._next_step = 0
+        self._exchanged_s = 0.0
         self._question = Question()
         self._rested_s = 0.0
         """After the last refusal, if it was never admitted since."""
 
-    def run(self) -> bool:
-        """Returns when this rank is active, or when the world is dead. True if the world changed with the last step."""
+    def begin(self) -> None:
         world = self._trainer.world
         self._receiver.restart(world.generation if world is not None else 0)
         self._recorded.clear()
         self._done = None
         self._next_step = 0
         self._question = Question()
-        exchanged_s = time.monotonic()
-        while True:
-            switched = self._exchange_step(is_level=self._is_level())
-            if self._trainer.is_active:
-                self._receiver.stop_listening()
-            if switched is None or self._trainer.is_active:
-                return switched is True
-            self._receiver.expect()
-            before_s, exchanged_s = exchanged_s, time.monotonic()
-            self._catch_up(min(max((exchanged_s - before_s) / 2, _WAIT_AT_LEAST_S), _WAIT_AT_MOST_S))
+        self._exchanged_s = time.monotonic()
+
+    def exchange_step(self) -> Came:
+        """Takes a share from this step on if the state here is that of the others."""
+        slot, is_level = self._next_step, self._is_level()
+        reduced = self._exchange.all_reduce(Contribution(slot, active=is_level, gradients=False))
+        if reduced is not None and not reduced.words.over:
+            self._recorded.append(self._exchange.record(reduced, slot))
+            self._next_step = reduced.step + 1
+        if reduced is not None and is_level:
+            self._rested_s = 0.0
+            self._replay()
+            self._instruments.trace("active", reduced.world.rank, reduced.world.generation, reduced.step)
+        if self._trainer.is_active:
+            self._receiver.stop_listening()
+        if reduced is None:
+            return Came.DEAD
+        return Came.SWITCHED if reduced.switched else Came.SAME
+
+    def catch_up(self) -> None:
+        """At most until the others are half through their next step: a rank that is early in an all-reduce tells others
+        what is true no more when they come."""
+        self._receiver.expect()
+        before_s, self._exchanged_s = self._exchanged_s, time.monotonic()
+        self._catch_up(min(max((self._exchanged_s - before_s) / 2, _WAIT_AT_LEAST_S), _WAIT_AT_MOST_S))
 
     def _is_level(self) -> bool:
         return self._done is not None and not self._recorded and self._receiver.admitted() is True
 
-    def _exchange_step(self, *, is_level: bool) -> bool | None:
-        """Whether the world changed with the step; None if the world is dead."""
-        slot = self._next_step
-        reduced = self._exchange.all_reduce(Contribution(slot, active=is_level, gradients=False))
-        if reduced is None:
-            return None
-        if not reduced.words.over:
-            self._recorded.append(self._exchange.record(reduced, slot))
-            self._next_step = reduced.step + 1
-        if is_level:
-            self._rested_s = 0.0
-            self._replay()
-            self._instruments.trace("active", reduced.world.rank, reduced.world.generation, reduced.step)
-        return reduced.switched
-
     def _catch_up(self, wait_s: float) -> None:
-        """At most until the others are half through their next step: a rank that is early in an all-reduce tells others
-        what is true no more when they come."""
         deadline_s = time.monotonic() + wait_s
         if self._done is None and not self._load(wait_s):
             return

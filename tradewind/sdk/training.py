@@ -1,16 +1,18 @@
-"""The training thread: compute a step, exchange it, and enter the next world when the present one is over."""
+"""The training thread: computes a step, exchanges it, and enters the next world when the present one is dead.
+
+The order of what it does is in `tradewind/sdk/trainer/sequence.py`; here is how each of it is done.
+"""
 
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from tradewind.protocol.steps import StepsCounted
-from tradewind.protocol.trainer import Assign
+from tradewind.protocol.trainer import Ranges
 from tradewind.sdk.agent.reports import Reports
 from tradewind.sdk.certificate import Certificate
 from tradewind.sdk.checkpoints import Saving
-from tradewind.sdk.control_words import Agreed
 from tradewind.sdk.data.batches import Batches
 from tradewind.sdk.diagnostics import Instruments, say
 from tradewind.sdk.errors import NonfiniteStep, PeerLost
@@ -19,12 +21,10 @@ from tradewind.sdk.joining import Joining
 from tradewind.sdk.starting import Starting
 from tradewind.sdk.stopping import Ending, Parting, remark_on_leaving
 from tradewind.sdk.timing import Lap
+from tradewind.sdk.trainer.sequence import Act, Came, acts, advance, is_over
 from tradewind.sdk.trainer.shares import without
 from tradewind.sdk.trainer.shell import TrainerShell
 from tradewind.sdk.trainer.state import World
-
-CLOSING_S: Final = 30.0
-"""Seconds that the end of a run waits for ranks that are still joining."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,8 @@ class Training:
         self._instruments = instruments
         self._parting = Parting(trainer.is_halted)
         self._closing_since_s: float | None = None
+        self._share: Ranges = ()
+        """What is left to compute of this rank's share."""
 
     @property
     def step(self) -> int:
@@ -74,42 +76,81 @@ class Training:
     def run(self) -> Generator[Any, None, None]:
         """Yields the batches that this rank has to compute, until all steps are done."""
         with self._exchange.guarded_optimizer():
-            self._change_world()
+            order = acts(self._trainer.read, self._todo)
             try:
-                while True:
-                    todo = without(self._trainer.held, self._batches.computed)
-                    if todo and not self._parting.is_asked:
-                        yield from self._batches.hand_out(self.step, todo, self._present_world().rank)
-                    elif self._exchange_step():
-                        break
+                act = next(order, None)
+                while act is not None:
+                    if act is Act.COMPUTE:
+                        yield from self._batches.hand_out(self.step, self._share, self._present_world().rank)
+                        came = None
+                    else:
+                        came = self._perform(act)
+                    act = advance(order, came)
             except GeneratorExit:
                 if self._entrances.watched or self._present_world().size > 1:
                     remark_on_leaving(self.step)
                 raise
         self._trainer.finish(self._records.certificate.told())
 
-    def _exchange_step(self) -> bool:
-        """Exchanges the present step and commits it. True when the run is over."""
+    def _todo(self) -> Ranges:
+        parts = self._parting.is_asked
+        self._share = () if parts else without(self._trainer.held, self._batches.computed)
+        return self._share
+
+    def _perform(self, act: Act) -> Came | None:
+        match act:
+            case Act.STEP:
+                return self._take_step()
+            case Act.CLOSE:
+                return self._close()
+            case Act.AWAIT_WORLD:
+                self._await_world()
+            case Act.START:
+                self._start()
+            case Act.HAND_ON:
+                return self._hand_on()
+            case Act.FORGET:
+                self._batches.forget()
+                self._exchange.drop_gradients()
+            case Act.BEGIN_JOIN:
+                self._entrances.joining.begin()
+            case Act.JOIN_STEP:
+                return self._entrances.joining.exchange_step()
+            case Act.CATCH_UP:
+                self._entrances.joining.catch_up()
+            case Act.END_JOIN:
+                self._exchange.leave_publishing_to_others()
+                self._instruments.meter.begin()
+            case Act.REPORT_SWITCH:
+                self._report_switch()
+            case Act.COMPUTE:
+                raise RuntimeError("only the script computes")
+        return None
+
+    # A step.
+
+    def _take_step(self) -> Came:
         step, batches = self.step, self._batches
-        closing = step >= self._trainer.steps
-        own = Contribution(
-            step,
-            batches.digest,
-            batches.loss_sum,
-            active=self._trainer.is_active,
-            gradients=not closing,
-            over=closing,
+        reduced = self._exchange.all_reduce(
+            Contribution(step, batches.digest, batches.loss_sum, active=self._trainer.is_active)
         )
-        reduced = self._exchange.all_reduce(own)
         if reduced is None:
-            self._change_world()
-            return False
-        if closing:
-            return self._is_over(reduced.words)
+            return Came.DEAD
         self._commit(step, reduced)
-        if reduced.switched:
-            self._after_switch()
-        return False
+        return Came.SWITCHED if reduced.switched else Came.SAME
+
+    def _close(self) -> Came:
+        reduced = self._exchange.all_reduce(
+            Contribution(self.step, active=self._trainer.is_active, gradients=False, over=True)
+        )
+        if reduced is None:
+            return Came.DEAD
+        self._closing_since_s = self._closing_since_s or time.monotonic()
+        if not is_over(reduced.words.active, time.monotonic() - self._closing_since_s):
+            time.sleep(0.005)
+            return Came.SAME
+        self._end()
+        return Came.OVER
 
     def _commit(self, step: int, reduced: Reduced) -> None:
         tools, lap = self._instruments, self._instruments.meter.end_step()
@@ -135,26 +176,18 @@ class Training:
             step, reduced.words.loss, self._batches.digest.count, world.generation, world.rank, lap, counted
         )
 
-    def _is_over(self, agreed: Agreed) -> bool:
-        """Every rank has the last step; those that are still joining get the rest of the state first, within bounds."""
-        self._closing_since_s = self._closing_since_s or time.monotonic()
-        patient = time.monotonic() - self._closing_since_s < CLOSING_S
-        if not all(agreed.active) and patient:
-            time.sleep(0.005)
-            return False
+    def _end(self) -> None:
         self._records.reports.close()
         if not self._present_world().is_first:
-            return True
+            return
         if self._trainer.steps < self._ending.planned:
             say(f"the run ends after step {self.step - 1}, as its script asked; steps done: {self.step}")
         if self._records.saving is not None:
             self._records.saving.save_now(self.step)
-        return True
 
     # Changes of the world.
 
-    def _change_world(self) -> None:
-        """Waits for the next world and does what it takes to be in it."""
+    def _await_world(self) -> None:
         trainer, tools = self._trainer, self._instruments
         if not self._entrances.watched and trainer.world is not None:
             raise PeerLost("Connection closed by peer: a rank of this world is gone")
@@ -165,28 +198,17 @@ class Training:
         world = self._present_world()
         tools.trace("entered", world.rank, world.generation, trainer.done, entry=assign.entry)
         tools.faults("repair" if assign.entry == "repair" else "join_entered", world.rank, trainer.done)
-        if assign.entry == "start":
-            self._start()
-        elif not world.is_active:
-            self._join(assign)
-        else:
-            self._repair(assign, before)
+        is_repaired = assign.entry != "start" and world.is_active
+        if is_repaired and before is not None and before.is_whole_in(assign):
+            tools.patience.was_wrong()
 
-    def _repair(self, assign: Assign, before: World | None) -> None:
-        if before is not None and before.is_whole_in(assign):
-            self._instruments.patience.was_wrong()
-        if not self._trainer.keeps_gradients:
-            self._forget_gradients()
-        if assign.laggards:
-            self._hand_on(assign)
-
-    def _hand_on(self, assign: Assign) -> bool:
-        before = self.step
+    def _hand_on(self) -> Came:
+        before, assign = self.step, self._present_world().assign
         if not self._exchange.hand_on(assign):
-            return False
+            return Came.DEAD
         if self.step > before:
             self._save(assign.resume - 1, self._present_world())
-        return True
+        return Came.SAME
 
     def _start(self) -> None:
         first = self._exchange.agree(self._entrances.starting.agree)
@@ -195,28 +217,13 @@ class Training:
             self._entrances.starting.tell(first, self._ending.planned)
             self._instruments.meter.begin()
 
-    def _join(self, assign: Assign) -> None:
-        """Enters without the state and with nothing to compute, and becomes like the other ranks when it is level."""
-        if assign.laggards and not self._hand_on(assign):
-            return
-        self._forget_gradients()
-        if self._entrances.joining.run():
-            self._after_switch()
-        else:
-            self._exchange.leave_publishing_to_others()
-        self._instruments.meter.begin()
-
-    def _after_switch(self) -> None:
+    def _report_switch(self) -> None:
         tools, world = self._instruments, self._present_world()
         tools.meter.disturb()
         tools.trace("switched", world.rank, world.generation, self._trainer.done)
         self._trainer.report()
         tools.faults("switched", world.rank, self._trainer.done)
         self._exchange.publish()
-
-    def _forget_gradients(self) -> None:
-        self._batches.forget()
-        self._exchange.drop_gradients()
 
     def _save(self, step: int, before: World) -> None:
         """The rank that was the first may still have a checkpoint of the step before, also if it leaves with this."""

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from controlplane.catalog.accelerators import canonical
 from controlplane.catalog.shipped import shipped_catalog
-from controlplane.fleet.plans import offers
+from controlplane.fleet.interpretation import offers
 from messages.labels import JOB_LABEL
 from tradewind.trial.stage import ENDED, Trial
 from tradewind.trial.verdicts import Verdict, failed, passed, skipped

@@ -11,7 +11,7 @@ from controlplane.clouds.gke.fleet_file import gke_config
 from controlplane.clouds.gke.quotas import needs
 from controlplane.clouds.outcomes import Outcome, QuotaExceeded, StockedOut
 from controlplane.clouds.spec import ClusterSpec
-from controlplane.fleet.plans import complete, offers
+from controlplane.fleet.interpretation import complete, offers
 from messages.ids import JobName
 from runtime.errors import UserError
 from tradewind.trial.commands import TIMED_OUT, Ran

@@ -5,7 +5,7 @@ from controlplane.catalog.places import region_of
 from controlplane.clouds.gke.fleet_file import gke_config
 from controlplane.clouds.gke.quotas import needs
 from controlplane.clouds.interface import PROJECT, Quota, QuotaKey
-from controlplane.fleet.plans import complete, offers
+from controlplane.fleet.interpretation import complete, offers
 from messages.ids import JobName
 from tradewind.trial.stage import Trial
 from tradewind.trial.verdicts import Verdict, failed, passed

@@ -66,6 +66,7 @@ def plan_of(settings: KubernetesSettings) -> PodPlan:
         image=settings.image,
         worker_argv=settings.worker_argv,
         host_package=str(_host_file(settings).parent.parent),
+        nodes=settings.nodes,
         region=settings.region,
         pull_policy=settings.pull_policy,
         pull_secrets=settings.pull_secret_names,

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from agents.clouds.interface import NodeTraits
 from messages.clusters import WorkerTemplate
 from messages.ids import ClusterName, JobName
 from messages.labels import (
@@ -33,8 +34,6 @@ GPU_RESOURCE = "nvidia.com/gpu"
 RUN_FOLDER = "/run/tradewind"
 CODE_FOLDER = f"{RUN_FOLDER}/code"
 CREDENTIALS_FOLDER = "/etc/tradewind"
-DRIVER_FOLDER = "/usr/local/nvidia"
-"""Where GKE mounts the driver of a node into each container that asks for GPUs."""
 CONNECT_S = 50
 """A bus that is away for a moment makes no pod fail; the controller gives a worker a minute to speak."""
 HOST_WITHIN_S = 3600
@@ -57,6 +56,7 @@ class PodPlan:
     worker_argv: tuple[str, ...]
     host_package: str
     """The folder of the package `tradewind` in our image."""
+    nodes: NodeTraits
     region: str = ""
     pull_policy: str = "IfNotPresent"
     pull_secrets: tuple[str, ...] = ()
@@ -149,7 +149,7 @@ def _host(plan: PodPlan, uid: str, template: WorkerTemplate) -> Manifest:
             *("--socket", f"{RUN_FOLDER}/{uid}/host.sock", "--wait-s", str(HOST_WITHIN_S)),
         ],
         "env": [
-            *(_gpu_env(template) if pod.gpu else ()),
+            *(_gpu_env(plan, template) if pod.gpu else ()),
             *(_value(name, _literal(value)) for name, value in template.env.items()),
         ],
         "envFrom": [{"secretRef": {"name": name}} for name in pod.secrets],
@@ -160,9 +160,11 @@ def _host(plan: PodPlan, uid: str, template: WorkerTemplate) -> Manifest:
     }
 
 
-def _gpu_env(template: WorkerTemplate) -> list[Manifest]:
+def _gpu_env(plan: PodPlan, template: WorkerTemplate) -> list[Manifest]:
     """The host adds the driver to its own paths: a variable here would replace that of the image."""
-    return [_value(variables.DRIVER_FOLDER, DRIVER_FOLDER), _value(variables.GPUS, str(template.slots))]
+    folder = plan.nodes.driver_folder
+    driver = [_value(variables.DRIVER_FOLDER, folder)] if folder else []
+    return [*driver, _value(variables.GPUS, str(template.slots))]
 
 
 def _host_files(plan: PodPlan) -> Manifest:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from agents.clouds.interface import NodeTraits
 from agents.cluster.kubernetes.manifest import AGENT_CONTAINER, HOST_CONTAINER, UID_LABEL
 from messages.clusters import NodeSight, StartFailure
 from messages.ids import JobName, is_name
@@ -12,18 +13,13 @@ from messages.labels import JOB_LABEL, NOTICE_ANNOTATION, NOTICE_BOOT_ANNOTATION
 from runtime.kubernetes.objects import PULL_FAILURES, Condition, Node, Pod, PodStatus, Terminated
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
-GKE_POOL_LABEL = "cloud.google.com/gke-nodepool"
-"""Says the pool of nodes whose pool was made without our own label: by an earlier version, or not by us."""
 STALE_NOTICE_S = 300.0
 """Seconds after its deadline until a notice without a boot id counts as that of an earlier machine."""
 NOTICE_AT_MOST_S = 3600.0
 DRAIN_S = 60.0
 """Seconds that workers have on a cordoned node. Pods that are evicted announce their own deadlines."""
-GOING_TAINTS = (
-    "cloud.google.com/impending-node-termination",
-    "node.cloudprovider.kubernetes.io/shutdown",
-    "ToBeDeletedByClusterAutoscaler",
-)
+GOING_TAINTS = ("node.cloudprovider.kubernetes.io/shutdown", "ToBeDeletedByClusterAutoscaler")
+"""Keys of taints with which Kubernetes marks nodes that will be terminated; a cloud may have more."""
 WHY_AT_MOST = 300
 DETAIL_AT_MOST = 400
 """Characters of a failure to start: of a longer text the first and the last half, where the cause is."""
@@ -73,13 +69,13 @@ class PodObservation:
     """Why it cannot start, without its age."""
 
 
-def read_node(node: Node, now_unix_s: float, shutdown_grace_s: float) -> NodeSight:
+def read_node(node: Node, traits: NodeTraits, now_unix_s: float, shutdown_grace_s: float) -> NodeSight:
     """`shutdown_grace_s` is left when a node says that it is going, but not when."""
     labels = node.metadata.labels or {}
     job = labels.get(JOB_LABEL, "")
     ready = _condition(node.status.conditions, "Ready")
     is_ready = ready is not None and ready.status == "True"
-    notice_s, notice_why = _notice(node, ready, now_unix_s, shutdown_grace_s)
+    notice_s, notice_why = _notice(node, ready, traits, now_unix_s, shutdown_grace_s)
     cordoned = notice_s is None and bool(node.spec.unschedulable)
     if cordoned:
         notice_s, notice_why = DRAIN_S, "cordoned, to be drained"
@@ -87,7 +83,7 @@ def read_node(node: Node, now_unix_s: float, shutdown_grace_s: float) -> NodeSig
         node.metadata.name,
         uid=node.metadata.uid,
         zone=labels.get(ZONE_LABEL, ""),
-        pool=labels.get(POOL_LABEL) or labels.get(GKE_POOL_LABEL, ""),
+        pool=labels.get(POOL_LABEL) or labels.get(traits.pool_label, ""),
         job=JobName(job) if is_name(job) else None,
         ready=is_ready,
         was_ready=ready is not None and ready.status == "Unknown",
@@ -121,7 +117,7 @@ def read_pod(pod: Pod) -> PodObservation | None:
 
 
 def _notice(
-    node: Node, ready: Condition | None, now_unix_s: float, shutdown_grace_s: float
+    node: Node, ready: Condition | None, traits: NodeTraits, now_unix_s: float, shutdown_grace_s: float
 ) -> tuple[float | None, str]:
     """Seconds until the machine is gone, and why; the earliest of what is known."""
     announced_s, why = _announced(node, now_unix_s)
@@ -129,7 +125,8 @@ def _notice(
         if announced_s is None or announced_s > shutdown_grace_s:
             return shutdown_grace_s, _sentence(ready)
         return announced_s, why
-    going = next((taint.key for taint in node.spec.taints or () if taint.key in GOING_TAINTS), None)
+    going_taints = (*GOING_TAINTS, *traits.going_taints)
+    going = next((taint.key for taint in node.spec.taints or () if taint.key in going_taints), None)
     if announced_s is None and going is not None:
         return shutdown_grace_s, f"tainted {going}"
     return announced_s, why

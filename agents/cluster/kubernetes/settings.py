@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from agents.clouds.interface import NodeTraits
+from agents.clouds.registry import DEFAULT, cloud_of
 from agents.cluster.kubernetes.manifest import Taint
 from messages.ids import Name
 from runtime.settings import read_settings
 
-SYSTEM_PODS_S = 15.0
-"""Seconds of a node's shutdown that GKE reserves for its own pods."""
 ENDING_S = 5.0
 """What an agent needs to end its trainers and itself after a notice is over."""
 TAINTS_PATTERN = r"^([^=:,]+=[^=:,]*:(NoSchedule|PreferNoSchedule|NoExecute)(,|\Z))*\Z"
@@ -24,11 +24,13 @@ class KubernetesSettings(Struct, frozen=True, kw_only=True, forbid_unknown_field
     cluster: Name
     region: str = ""
     """Where the cluster is; ranks of one region become neighbours."""
+    cloud: str = DEFAULT
+    """The kind of the cloud that the cluster is in."""
     namespace: Name = "tradewind"
     """Where the pods of workers are."""
     kubeconfig: str | None = None
     """How to reach the API server; KUBECONFIG if not given, else the pod's own service account."""
-    max_workers: Annotated[int, Meta(ge=1, le=1000)] = 1000
+    max_workers: Annotated[int, Meta(ge=1, le=20_000)] = 1000
     """Of all jobs together; a command that asks for more is refused."""
     end_grace_s: Annotated[float, Meta(gt=0, le=600)] | None = None
     """From SIGTERM to SIGKILL of a worker; 5 s more than its agent takes for a hand-over if not given."""
@@ -44,7 +46,7 @@ class KubernetesSettings(Struct, frozen=True, kw_only=True, forbid_unknown_field
     node_taints: Annotated[str, Meta(pattern=TAINTS_PATTERN, description="key=value:effect, with commas between")] = ""
     """Taints of the nodes that workers tolerate, besides those of their job and of GPUs."""
     shutdown_grace_s: Annotated[float, Meta(ge=30, le=3600)] = 30.0
-    """Seconds that a node delays its end when it is preempted; the last 15 of them are for the system's pods."""
+    """Seconds that a node delays its end when it is preempted; the cloud reserves the last of them for system pods."""
     worker_account: str = "default"
     """The service account of workers; no token of it is given to them."""
     worker_command: str = "python -P -m tradewind worker"
@@ -65,9 +67,13 @@ class KubernetesSettings(Struct, frozen=True, kw_only=True, forbid_unknown_field
         return tuple(shlex.split(self.worker_command))
 
     @property
+    def nodes(self) -> NodeTraits:
+        return cloud_of(self.cloud).nodes
+
+    @property
     def notice_s(self) -> float:
         """What a worker has from SIGTERM on when its node goes."""
-        return self.shutdown_grace_s - SYSTEM_PODS_S
+        return self.shutdown_grace_s - self.nodes.system_pods_s
 
     @property
     def end_within_s(self) -> float:
@@ -85,4 +91,6 @@ class KubernetesSettings(Struct, frozen=True, kw_only=True, forbid_unknown_field
 def read_kubernetes_settings(environ: Mapping[str, str] = os.environ) -> KubernetesSettings:
     named = {"kubeconfig": environ.get(KUBECONFIG_VARIABLE) or None}
     given = {} if environ.get("TRADEWIND_KUBECONFIG") else named
-    return read_settings(KubernetesSettings, environ, given)
+    settings = read_settings(KubernetesSettings, environ, given)
+    cloud_of(settings.cloud)  # an unknown one is a mistake in the settings too
+    return settings

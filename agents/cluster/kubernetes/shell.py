@@ -176,6 +176,7 @@ class PodWatch:
     def __init__(self, api: KubernetesApi, plan: PodPlan, post: Callable[[PodEvent], None], clock: Clock) -> None:
         self._post = post
         self._clock = clock
+        self._traits = plan.nodes
         self._shutdown_grace_s = plan.grace_s
         self._nodes = Watcher(api, NODES_PATH, Node, self._on_nodes, clock)
         selector = f"{APP_LABEL}={WORKER_APP}"
@@ -198,7 +199,7 @@ class PodWatch:
             match change:
                 case Seen(node):
                     deadline = (node.metadata.annotations or {}).get(NOTICE_ANNOTATION, "")
-                    sight = read_node(node, self._clock.wall_s(), self._shutdown_grace_s)
+                    sight = read_node(node, self._traits, self._clock.wall_s(), self._shutdown_grace_s)
                     self._post(NodeObserved(at_s, sight, deadline))
                 case Vanished(node):
                     self._post(NodeVanished(at_s, node.metadata.name))

@@ -4,6 +4,7 @@ A sum that any of them received is done: those without it get it from one that h
 samples whose gradients nobody holds are computed again.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -57,11 +58,27 @@ def _held_of(place: _Place, resume: int) -> Held:
 
 def _apart(held: list[Held]) -> tuple[Held, ...]:
     """No sample may count twice: of two that claim one, the first keeps all it has and the other begins anew."""
-    taken: list[Range] = []
-    kept: list[Held] = []
-    for mine in held:
-        if any(first < last_taken and first_taken < last for first, last in mine for first_taken, last_taken in taken):
-            mine = ()
-        taken += mine
-        kept.append(mine)
-    return tuple(kept)
+    taken = _Ranges()
+    return tuple(mine if taken.add(mine) else () for mine in held)
+
+
+class _Ranges:
+    """Ranges that do not overlap, in order."""
+
+    def __init__(self) -> None:
+        self._begins: list[int] = []
+        self._ends: list[int] = []
+
+    def add(self, ranges: Held) -> bool:
+        """All of them, unless one overlaps with a range that is there."""
+        if any(self._overlaps(first, last) for first, last in ranges):
+            return False
+        for first, last in ranges:
+            place = bisect_left(self._begins, first)
+            self._begins.insert(place, first)
+            self._ends.insert(place, last)
+        return True
+
+    def _overlaps(self, first: int, last: int) -> bool:
+        place = bisect_left(self._begins, last)
+        return place > 0 and self._ends[place - 1] > first

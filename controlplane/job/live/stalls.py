@@ -8,15 +8,18 @@ their trainers are and whether they run. What the answers show when a round clos
 - It runs: it is waited for, and asked again. After `stall_s` it is stalled, and ended as a failure of the script.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from controlplane.job.effects import JobEffect, Publish
 from controlplane.job.live.trainers import concerned
 from controlplane.job.overdue import OVERSLEPT_S, Overdue
-from controlplane.job.queries import is_decided
+from controlplane.job.queries import is_decided, last_heard_s
 from controlplane.job.ranks import ranks_of
 from controlplane.job.sentences import name_ranks
-from controlplane.job.state import Job, Wait, Worker
+from controlplane.job.state import Job, Wait
+from controlplane.job.workers import Worker
 from messages.ids import Rank
 from messages.records import Phase
 from messages.workers import TrainerStatus
@@ -85,9 +88,11 @@ def watch(job: Job, now_s: float) -> Watched:
         repeats = silent and now_s >= wait.told_s + _repeat_s(job)
         return _ask(job, wait, now_s) if repeats else (replace(job, wait=wait), [], [])
     if not wait.is_judged:
+        if silent and now_s < job.judges_from_s:
+            return replace(job, wait=wait), [], []
         if silent and now_s > closes_s + OVERSLEPT_S:  # this process was asleep: they may have answered long since
             return _ask(job, _new_round(wait, now_s), now_s)
-        removed = {seat.worker.worker: (seat.worker, _why_silent(seat, wait, now_s)) for seat in silent}
+        removed = {seat.worker.worker: (seat.worker, _why_silent(job, seat, wait, now_s)) for seat in silent}
         job = replace(job, wait=replace(wait, is_judged=True))
         return job, list(removed.values()), _end_stalled(job, wait, everybody, missing, now_s)
     if now_s >= wait.asked_s + LOCATE_EVERY_S:
@@ -136,7 +141,7 @@ def watch_again_at_s(job: Job) -> list[float]:
 
 def _waited_in(job: Job) -> tuple[Assignment, int] | None:
     """The newest world in which a trainer says that it has waited for long, and the step."""
-    if job.record.phase not in (Phase.FORMING, Phase.RUNNING) or not is_decided(job):
+    if not job.workers.overdue or job.record.phase not in (Phase.FORMING, Phase.RUNNING) or not is_decided(job):
         return None
     steps = [
         (trainer.generation, trainer.waiting)
@@ -208,9 +213,9 @@ def _closes_s(job: Job, wait: Wait, everybody: list[Seat]) -> float:
     return wait.asked_s + (timeouts.park_s if answered else max(timeouts.park_s, timeouts.suspect_s))
 
 
-def _why_silent(seat: Seat, wait: Wait, now_s: float) -> str:
+def _why_silent(job: Job, seat: Seat, wait: Wait, now_s: float) -> str:
     missed = f"the others wait for rank {seat.rank} in the all-reduce of step {wait.step}"
-    if seat.worker.heard_s > wait.asked_s:
+    if last_heard_s(job, seat.worker) > wait.asked_s:
         return f"its trainer is stopped, and {missed}"
     return f"did not answer within {now_s - wait.asked_s:.1f} s, and {missed}"
 

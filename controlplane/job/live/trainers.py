@@ -3,7 +3,7 @@
 Whether a job has such trainers is learned from what its workers say, never configured.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from controlplane.job import draining
 from controlplane.job.queries import (
@@ -13,9 +13,11 @@ from controlplane.job.queries import (
     member_of_prepared,
     members,
     present_members,
+    remembered,
 )
 from controlplane.job.ranks import arrange, choose
-from controlplane.job.state import Barred, Job, Worker
+from controlplane.job.state import Barred, Job
+from controlplane.job.workers import Worker
 from messages.ids import NO_GENERATION, Generation, WorkerId
 from messages.records import Phase
 from messages.workers import TrainerStatus
@@ -29,33 +31,36 @@ def top(job: Job) -> Generation:
     known = [job.record.generation]
     if job.record.prepared is not None:
         known.append(job.record.prepared.generation)
-    for worker in job.workers.values():
-        known.append(worker.generation)
-        known += [max(trainer.generation, _told_to_park(trainer)) for trainer in worker.trainers]
+    known += [worker.generation for worker in job.workers.values()]
+    if job.workers.live:
+        trainers = (trainer for worker in job.workers.values() for trainer in worker.trainers)
+        known += [max(trainer.generation, _told_to_park(trainer)) for trainer in trainers]
     return max(known)
 
 
 def is_above(worker: Worker, generation: Generation) -> bool:
     """It was told of a later one."""
-    return max([worker.generation, *(_told_to_park(trainer) for trainer in worker.trainers)]) > generation
+    return worker.generation > generation or any(_told_to_park(trainer) > generation for trainer in worker.trainers)
 
 
 def lives_on(job: Job) -> bool:
     """Some trainers of the present or the prepared world live through changes."""
-    return any(worker.trainers for worker in concerned(job))
+    return bool(job.workers.live) and any(worker.trainers for worker in concerned(job))
 
 
+@remembered
 def concerned(job: Job) -> list[Worker]:
     """Members of the present and of the prepared world that are there."""
-    named = [member.worker for member in members(job)]
-    prepared = job.record.prepared
-    if prepared is not None:
-        named += [member.worker for member in prepared.members if member.worker not in named]
+    world, prepared = job.record.assignment, job.record.prepared
+    named = {**(world.by_worker if world is not None else {}), **(prepared.by_worker if prepared is not None else {})}
     return [job.workers[name] for name in named if name in job.workers]
 
 
+@remembered
 def is_live(job: Job) -> bool:
     """Every member that is there has all its trainers attached, and they train in the running world."""
+    if not job.workers.live:
+        return False
     busy = [(member, worker) for member, worker in present_members(job) if not has_finished(job, member)]
     return bool(busy) and all(_trains(member, worker, job.record.generation) for member, worker in busy)
 
@@ -63,26 +68,32 @@ def is_live(job: Job) -> bool:
 def has_entered(world: Assignment, member: Member, worker: Worker) -> bool:
     """Its trainers are in that world, or have ended in it."""
     entered = {trainer.local_rank for trainer in worker.trainers if trainer.generation >= world.generation}
-    return (entered | _ended(world, member, worker)).issuperset(range(member.ranks))
+    if worker.exits:
+        entered |= _ended(world, member, worker)
+    return entered.issuperset(range(member.ranks))
 
 
 def is_over(job: Job) -> bool:
     """All steps are done and everybody has them: what is left is for each script to end."""
-    trainers = [trainer for worker in job.workers.values() for trainer in worker.trainers]
-    ended = bool(job.round.clean) and job.round.quit is None and bool(trainers)
-    return ended or any(trainer.finished for trainer in trainers) or _some_ended(job)
+    ended = bool(job.round.clean) and job.round.quit is None and job.workers.live > 0
+    return ended or bool(job.workers.finished) or _some_ended(job)
 
 
 def detached(world: Assignment, member: Member, worker: Worker) -> bool:
     """A trainer that should be there is not, and nobody said how it ended."""
-    told = {trainer.local_rank for trainer in worker.trainers} | _ended(world, member, worker)
+    told = {trainer.local_rank for trainer in worker.trainers}
+    if worker.exits:
+        told |= _ended(world, member, worker)
     return not told.issuperset(range(member.ranks))
 
 
+@remembered
 def survivors(job: Job) -> list[Worker]:
     """Members of the last world whose trainers all have its state, each with those trainers and as many slots.
 
     A worker that has lost one of several brings new ones, unless nobody else has the state."""
+    if not job.workers.live:
+        return []
     able = [(member, _in_last_world(member, worker)) for member, worker in present_members(job) if can_train(worker)]
     able = [(member, worker) for member, worker in able if _has_state(worker)]
     complete = [worker for member, worker in able if worker.slots == member.ranks]
@@ -95,19 +106,22 @@ def level(workers: list[Worker]) -> list[Worker]:
     return [worker for worker in workers if all(trainer.done >= newest - 1 for trainer in in_world(worker))]
 
 
+@remembered
 def joiners(job: Job) -> list[Worker]:
     """Workers outside the world whose trainers are warm, wait to be taken into it, and do not rest."""
     running = job.record.generation
     return [
         worker
         for worker in job.workers.values()
-        if can_train(worker)
+        if worker.trainers
+        and can_train(worker)
         and _all_attached(worker, worker.slots)
         and not any(t.finished or t.resting for t in worker.trainers)
         and not any(t.generation == running and t.parked <= running for t in worker.trainers)
     ]
 
 
+@remembered
 def live_candidates(job: Job) -> list[Worker]:
     """Who goes on from what the survivors have. Those that wait to join are taken only if it cannot be done without.
 
@@ -124,7 +138,7 @@ def live_candidates(job: Job) -> list[Worker]:
 
 def why_rests(job: Job) -> str | None:
     """A newcomer that was not let in."""
-    for worker in job.workers.values():
+    for worker in job.workers.values() if job.workers.live else ():
         for trainer in worker.trainers:
             if trainer.resting:
                 return f"worker {worker.worker} was not let in: {trainer.waits}"
@@ -133,6 +147,8 @@ def why_rests(job: Job) -> str | None:
 
 def never_parked(job: Job) -> list[WorkerId]:
     """Of the last world: put out by a master that is gone, they may have trained on since they told what they have."""
+    if not job.workers.live:
+        return []
     return [
         worker.worker
         for _, worker in present_members(job)
@@ -141,6 +157,7 @@ def never_parked(job: Job) -> list[WorkerId]:
     ]
 
 
+@remembered
 def with_state(job: Job) -> list[Worker]:
     return level(survivors(job))
 
@@ -149,19 +166,18 @@ def whole(workers: list[Worker], replica: int) -> list[Worker]:
     """As many as make whole replicas, the last ones left out: nobody in the world makes room for one outside of it.
 
     All of them if that would leave nobody: then some bring fewer ranks than they could."""
+    slots = sum(worker.slots for worker in workers)
     for count in range(len(workers), 0, -1):
-        if sum(worker.slots for worker in workers[:count]) % replica == 0:
+        if slots % replica == 0:
             return workers[:count]
+        slots -= workers[count - 1].slots
     return workers
 
 
 def finishing(job: Job) -> list[WorkerId]:
     """Workers whose trainers have done all steps and have not exited yet."""
-    return [
-        worker.worker
-        for worker in job.workers.values()
-        if in_world(worker) and all(trainer.finished for trainer in in_world(worker))
-    ]
+    done = [worker for name, worker in job.workers.items() if name in job.workers.finished]
+    return [worker.worker for worker in done if in_world(worker) and all(each.finished for each in in_world(worker))]
 
 
 def to_invite(job: Job, now_s: float) -> list[WorkerId]:
@@ -200,9 +216,10 @@ def rank_before(job: Job, worker: WorkerId, local: int) -> int:
 
 def _some_ended(job: Job) -> bool:
     """In a world of trainers that live on nobody exits with 0 before everybody has the last step."""
-    worlds = (world for world in (job.record.assignment, job.record.prepared) if world is not None)
+    worlds = [world for world in (job.record.assignment, job.record.prepared) if world is not None]
     hot = {world.generation for world in worlds if world.hot is not None}
-    told = (exit_ for worker in concerned(job) if worker.generation in hot for exit_ in worker.exits)
+    seated = [job.workers[name] for name in job.workers.exited if any(name in world.by_worker for world in worlds)]
+    told = (exit_ for worker in seated if worker.generation in hot for exit_ in worker.exits)
     return any(exit_.clean and not exit_.early for exit_ in told)
 
 
@@ -221,20 +238,31 @@ def _told_to_park(trainer: TrainerStatus) -> Generation:
 
 
 def _trains(member: Member, worker: Worker, generation: Generation) -> bool:
-    mine = [trainer for trainer in worker.trainers if trainer.local_rank < member.ranks]
-    return len(mine) == member.ranks and all(trainer.generation == generation for trainer in mine)
+    mine = 0
+    for trainer in worker.trainers:
+        if trainer.local_rank < member.ranks:
+            if trainer.generation != generation:
+                return False
+            mine += 1
+    return mine == member.ranks
 
 
 def _in_last_world(member: Member, worker: Worker) -> Worker:
     """Without trainers that had no rank in it."""
-    mine = tuple(trainer for trainer in in_world(worker) if trainer.local_rank < member.ranks)
-    return replace(worker, trainers=mine, slots=len(mine))
+    mine = [each for each in worker.trainers if each.generation > 0 and each.local_rank < member.ranks]
+    if len(mine) == len(worker.trainers) == worker.slots:
+        return worker
+    return replace(worker, trainers=tuple(mine), slots=len(mine))
 
 
 def _has_state(worker: Worker) -> bool:
-    in_order = [trainer.local_rank for trainer in worker.trainers] == list(range(worker.slots))
-    goes_on = not all(trainer.finished for trainer in worker.trainers)
-    return worker.slots > 0 and in_order and goes_on and all(trainer.active for trainer in worker.trainers)
+    """All its trainers, in order, and not all of them have done the last step."""
+    goes_on = False
+    for local_rank, trainer in enumerate(worker.trainers):
+        if trainer.local_rank != local_rank or not trainer.active:
+            return False
+        goes_on = goes_on or not trainer.finished
+    return goes_on
 
 
 def _all_attached(worker: Worker, ranks: int) -> bool:

@@ -1,6 +1,6 @@
 """A world is decided, and its members start."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from controlplane.job import effects
 from controlplane.job.assignment import assignment_of
@@ -14,8 +14,8 @@ from controlplane.job.ranks import Arrangement, arrange
 from controlplane.job.reload import all_began_anew
 from controlplane.job.scripts import came_further
 from controlplane.job.sentences import name_workers, workers_are
-from controlplane.job.state import Worker
 from controlplane.job.turn import Turn
+from controlplane.job.workers import Worker
 from messages.records import Phase
 from messages.worlds import HotWorld
 
@@ -44,12 +44,16 @@ def decide_world(turn: Turn) -> bool:
 
 
 def from_forming(turn: Turn) -> bool:
-    turn.remove(unreachable(turn.job, unready(turn.job), turn.now_s))
-    turn.remove(too_late(turn.job, unready(turn.job), "did not start its trainers", turn.now_s))
+    late = unready(turn.job)
+    overdue = [
+        *unreachable(turn.job, late, turn.now_s),
+        *too_late(turn.job, late, "did not start its trainers", turn.now_s),
+    ]
+    if turn.remove(overdue):
+        late = unready(turn.job)
     why = must_change(turn.job, turn.now_s)
     if why is not None:
         return turn.reshape(why)
-    late = unready(turn.job)
     if late:
         return turn.say(f"waiting for {name_workers(late)} to start")
     size = world_size(turn.job)

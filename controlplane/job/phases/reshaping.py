@@ -1,12 +1,11 @@
 """A world is halted: once all have parked it is known why, and what comes next."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from controlplane.job.learn_workers import backoff_s
 from controlplane.job.live.trainers import finishing, survivors
 from controlplane.job.overdue import (
     OVERSLEPT_S,
-    slept_s,
     some_switched,
     too_late,
     unparked,
@@ -29,9 +28,13 @@ from messages.records import Phase
 
 def from_reshaping(turn: Turn) -> bool:
     _remove_unparked(turn)
-    turn.remove(unreachable(turn.job, unparked(turn.job), turn.now_s))
-    turn.remove(too_late(turn.job, unparked(turn.job), "did not end its trainers", turn.now_s))
     late = unparked(turn.job)
+    overdue = [
+        *unreachable(turn.job, late, turn.now_s),
+        *too_late(turn.job, late, "did not end its trainers", turn.now_s),
+    ]
+    if turn.remove(overdue):
+        late = unparked(turn.job)
     if late and is_ending(turn.job):
         wait = f"waiting up to {grace_s(turn.job):g} s for {name_workers(late)} to end the loop body and save"
         return turn.say(f"{turn.record.why}; {wait}")
@@ -96,8 +99,10 @@ def _settle_prepared(turn: Turn) -> None:
 
 def _remove_unparked(turn: Turn) -> None:
     """Unless this process was itself too slow to hear them: then they have another moment."""
-    late, slept = unparked_in_time(turn.job, turn.now_s), slept_s(turn.job, turn.now_s)
-    if late and slept and turn.job.round.halted_s is not None:
+    if turn.now_s < turn.job.judges_from_s:
+        return
+    late, slept = unparked_in_time(turn.job, turn.now_s)
+    if slept and turn.job.round.halted_s is not None:
         turn.job = replace(
             turn.job, round=replace(turn.job.round, halted_s=turn.job.round.halted_s + slept + OVERSLEPT_S)
         )

@@ -1,15 +1,15 @@
 """A world trains: its members stay, or a next world with others is planned beside it."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from controlplane.job.assignment import assignment_of
 from controlplane.job.changes import must_change
 from controlplane.job.learn_exits import learn_exits
-from controlplane.job.live.plan import plan, planned_world, why_plan
+from controlplane.job.live.next_world import plan, planned_world, why_plan
 from controlplane.job.live.stalls import why_waits
 from controlplane.job.live.trainers import is_live, top, why_rests
 from controlplane.job.overdue import has_switched
-from controlplane.job.queries import all_clean, chosen, members, world_size
+from controlplane.job.queries import all_clean, chosen, may_differ, members, world_size
 from controlplane.job.ranks import ranks_of
 from controlplane.job.reload import why_reload_waits
 from controlplane.job.scripts import may_restart, why_restart
@@ -29,7 +29,7 @@ def from_running(turn: Turn) -> bool:
     why = must_change(turn.job, turn.now_s)
     if why is not None:
         return turn.reshape(why)
-    if may_restart(turn.job):
+    if may_differ(turn.job) and may_restart(turn.job):
         restart = why_restart(turn.job, chosen(turn.job), turn.now_s)
         if restart.why is not None:
             return turn.reshape(restart.why)
@@ -84,6 +84,6 @@ def _switch(turn: Turn, prepared: Assignment) -> bool:
         formed=turn.record.formed + 1,
         why=f"a world of {prepared.world_size}",
     )
-    for worker in turn.job.workers.values():
-        turn.job = learn_exits(turn.job, worker)
+    for name in sorted(turn.job.workers.exited):
+        turn.job = learn_exits(turn.job, turn.job.workers[name])
     return True

@@ -3,11 +3,12 @@
 from controlplane.job.live.trainers import live_candidates, survivors, top
 from controlplane.job.overdue import unparked
 from controlplane.job.queries import chosen, coming, is_decided, unheard, warming
-from controlplane.job.ranks import arrange
+from controlplane.job.ranks import whole_ranks
 from controlplane.job.sentences import count, name_workers, workers_are
 from controlplane.job.sharing import capped, clusters_agree
-from controlplane.job.state import Job, Worker
+from controlplane.job.state import Job
 from controlplane.job.turn import Turn
+from controlplane.job.workers import Worker
 from messages.ids import Generation
 from messages.records import Phase, Record
 
@@ -51,7 +52,7 @@ def what_to_wait_for(job: Job, now_s: float) -> str | None:
     if len(candidates) < spec.workers.least:
         must_be = "must be" if candidates and not warming(job) else "must be ready"
         return f"{_who_is_here(job, len(candidates))}; at least {spec.workers.least} {must_be}{obstacles}"
-    if arrange(candidates, spec.replica).world_size == 0:
+    if whole_ranks(candidates, spec.replica) == 0:
         return f"{workers_are(len(candidates))} ready, too few ranks for one replica of {spec.replica}"
     if len(candidates) < record.wanted and _first_world_waits(job, late, now_s):
         return f"{_who_is_here(job, len(candidates))}; {record.wanted} are wanted{obstacles}"
@@ -82,7 +83,7 @@ def _what_survivors_wait_for(job: Job) -> str | None:
     if len(candidates) < spec.workers.least:
         known = _what_stands_in_the_way(job)
         return f"{len(candidates)} of at least {workers_are(spec.workers.least)} warm; the state is kept{known}"
-    if arrange(candidates, spec.replica).world_size == 0:
+    if whole_ranks(candidates, spec.replica) == 0:
         return f"{workers_are(len(candidates))} warm, too few ranks for one replica of {spec.replica}"
     return None
 
@@ -99,5 +100,6 @@ def _what_stands_in_the_way(job: Job) -> str:
 def _first_world_waits(job: Job, late: list[Worker], now_s: float) -> bool:
     """For those that are known to come, within bounds; later worlds wait for nobody."""
     waited_s = now_s - job.pause.waiting_since_s
-    unanswered = not clusters_agree(job) and waited_s < job.spec.timeouts.ready_s
+    is_asked = job.gathers_until_s is not None or not clusters_agree(job)
+    unanswered = is_asked and waited_s < job.spec.timeouts.ready_s
     return (job.record.formed == 0 or job.pause.begins_anew) and (bool(late) or unanswered)

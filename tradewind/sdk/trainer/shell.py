@@ -42,6 +42,9 @@ class TrainerShell:
 
     # What the training thread reads. The state is replaced as a whole, so reading it needs no lock.
 
+    def read(self) -> Trainer:
+        return self._state
+
     @property
     def world(self) -> World | None:
         return self._state.world
@@ -64,11 +67,6 @@ class TrainerShell:
     def steps(self) -> int:
         """The number of steps after which the run is over, as far as is known."""
         return self._state.steps
-
-    @property
-    def keeps_gradients(self) -> bool:
-        """Whether the gradients in the model count in the world that was entered last."""
-        return self._state.keeps_gradients
 
     def is_halted(self) -> bool:
         return self._state.is_halted

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controlplane.allocator.fleet_order import Supply, targets_in_order
 from controlplane.allocator.offers import Offer
-from controlplane.allocator.plan import Supply, plan
 from tests.allocator.stage import A, B, C, an_offer
 
 NOW_S = 50.0
@@ -13,7 +13,7 @@ NOTHING = Supply()
 
 
 def planned(wanted: int, a: Supply = NOTHING, b: Supply = NOTHING, c: Supply = NOTHING) -> tuple[int, int, int]:
-    targets = plan(wanted, (A, B, C), {A: a, B: b, C: c}, NOW_S)
+    targets = targets_in_order(wanted, (A, B, C), {A: a, B: b, C: c}, NOW_S)
     return targets[A], targets[B], targets[C]
 
 
@@ -84,7 +84,7 @@ OFFERS = [an_offer("z-a", at_most=3), an_offer("z-b", at_most=6), an_offer("z-c"
 @given(st.integers(0, 12), st.lists(SUPPLIES, min_size=3, max_size=3))
 def test_a_plan_never_raises_beyond_what_is_wanted_or_offered(wanted: int, supplies: list[Supply]) -> None:
     known: dict[Offer, Supply] = dict(zip(OFFERS, supplies, strict=True))
-    targets = plan(wanted, OFFERS, known, NOW_S)
+    targets = targets_in_order(wanted, OFFERS, known, NOW_S)
     assert targets.keys() == known.keys()
     for offer, supply in known.items():
         now = supply.held + supply.coming

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from controlplane.allocator.availability import close
-from controlplane.allocator.messages import shortage
+from controlplane.allocator.explanations import shortage
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import Allocator, Shortage, new_allocator
 from tests.allocator.stage import EU, JOB, US, A, B, C

@@ -1,4 +1,4 @@
-"""Why: what people are told of a decision."""
+"""Texts for people: why the allocator decides as it does."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ from controlplane.allocator.quota_room import Room, held_up
 from controlplane.allocator.starts import is_blocked
 from controlplane.allocator.state import Allocator, Block, Closure, Pool, Shortage
 from controlplane.clouds.outcomes import with_hint
-from controlplane.planning.messages import describe_quota, no_room
+from controlplane.planning.explanations import describe_quota, no_room
 from controlplane.planning.plan import Change
 from messages.ids import ClusterName
 

@@ -1,7 +1,7 @@
 """What people are told of a cluster that cannot be set up."""
 
 from controlplane.bootstrap.settings import Place
-from controlplane.capacity.provider import event_of
+from controlplane.capacity.clusters import event_of
 from controlplane.clouds.outcomes import Done, Refused
 from messages.events import FLEET, Event
 from messages.ids import ClusterName

@@ -1,4 +1,4 @@
-"""What planned jobs need beside their allocators: the market, the memory of zones, and a thread that plans."""
+"""What plans are made from: the market, quotas and the memory of zones; and the thread that makes them."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from controlplane.allocator.state import Allocator
 from controlplane.capacity.advisor import PlanningAdvisor, PricedFleet
 from controlplane.capacity.markets import Knowledge, Markets, Tell
 from controlplane.capacity.planner import Planner
-from controlplane.capacity.quotas import QuotaWatch
+from controlplane.capacity.quota_watch import QuotaWatch
 from controlplane.capacity.remembering import Remembering
 from controlplane.catalog.shipped import shipped_links
 from controlplane.clouds.interface import Cloud
@@ -19,7 +19,7 @@ from runtime.bus import Bucket
 from runtime.clock import Clock
 
 
-class Planning:
+class PlanInputs:
     def __init__(
         self,
         cloud: Cloud,

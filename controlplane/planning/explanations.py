@@ -1,4 +1,4 @@
-"""Why a plan is as it is, for people."""
+"""Texts for people: why a plan is as it is."""
 
 import math
 from collections.abc import Sequence

@@ -1,13 +1,11 @@
-"""Sources of notices: Google's metadata server, or a file. Another cloud is one more source."""
+"""Notices from Google's metadata server: preemption, and host maintenance."""
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
 
 import aiohttp
 
+from agents.clouds.interface import Notice, Tell
 from runtime.logs import Once, logger
 from runtime.retry import Backoff
 
@@ -21,22 +19,6 @@ PAUSE_S = 0.1
 PAUSE_MOST_S = 10.0
 HIDDEN_PAUSE_S = 60.0
 EARLY_S = 1.0
-FILE_EVERY_S = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    remaining_s: float
-    """Seconds until the machine ends, from when this was heard."""
-    why: str
-
-
-Tell = Callable[[Notice | None], None]
-
-
-class NoticeSource(Protocol):
-    async def watch(self, tell: Tell) -> None:
-        """Tells at once what holds now (None if nothing is announced), then every change; until cancelled."""
 
 
 class GceMetadata:
@@ -114,32 +96,3 @@ class _NotTold(Exception):
     def __init__(self, why: str, pause_s: float = 0.0) -> None:
         super().__init__(why)
         self.pause_s = pause_s
-
-
-class NoticeFile:
-    """A file that holds the seconds until the machine ends: for tests, and for clouds without a source of their own."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._log_once = Once()
-
-    async def watch(self, tell: Tell) -> None:
-        last = self._read()
-        tell(last)
-        while True:
-            await asyncio.sleep(FILE_EVERY_S)
-            now = self._read()
-            if now != last:
-                last = now
-                tell(now)
-
-    def _read(self) -> Notice | None:
-        try:
-            text = self._path.read_text().strip()
-            return Notice(max(0.0, float(text)), f"{self._path.name} says so") if text else None
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            if self._log_once(str(error)):
-                logger().warning("notice_file_unreadable", path=str(self._path), why=str(error))
-            return None

@@ -48,7 +48,7 @@ def _all_fit(_offer: Offer, wanted: int) -> int:
     return wanted
 
 
-def plan(
+def targets_in_order(
     wanted: int,
     offers: Sequence[Offer],
     pools: Mapping[Offer, Supply],

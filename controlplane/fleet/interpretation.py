@@ -94,8 +94,10 @@ def offers(fleet: Fleet) -> tuple[Offer, ...]:
 
 
 def places(fleet: Fleet) -> tuple[Place, ...]:
+    clouds = {cluster.name: part.cloud.kind for part in parts_of(fleet).values() for cluster in part.clusters}
     return tuple(
-        Place(ClusterName(cluster.name), cluster.region or region_of(cluster.location)) for cluster in fleet.clusters
+        Place(ClusterName(cluster.name), cluster.region or region_of(cluster.location), clouds[cluster.name])
+        for cluster in fleet.clusters
     )
 
 

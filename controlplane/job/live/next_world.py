@@ -1,15 +1,16 @@
 """Changes that can wait for a moment: the next world is prepared while the present one trains, and nothing is lost."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from controlplane.job.draining import can_go_on, kept
 from controlplane.job.live.trainers import is_over, joiners, rank_before, whole
 from controlplane.job.membership import why_larger, why_without_some
-from controlplane.job.queries import can_train, has_finished, members
+from controlplane.job.queries import can_train, has_finished, may_differ, member_of, members
 from controlplane.job.ranks import Arrangement, arrange, choose
 from controlplane.job.reload import NEW_CODE, next_to_reload
 from controlplane.job.sentences import count, name_workers
-from controlplane.job.state import Job, Worker
+from controlplane.job.state import Job
+from controlplane.job.workers import Worker
 from messages.ids import WorkerId
 from messages.worlds import Entry, HotWorld, Member
 
@@ -21,10 +22,11 @@ def why_plan(job: Job) -> str | None:
     """Not worth it once the last step is done."""
     if job.round.clean or is_over(job):
         return None
-    for member in members(job):
-        worker = job.workers.get(member.worker)
-        if worker is not None and worker.noticed is not None:
-            return f"worker {member.worker} has to go: {worker.noticed}"
+    for member in members(job) if job.workers.noticed else ():
+        if member.worker in job.workers.noticed:
+            return f"worker {member.worker} has to go: {job.workers[member.worker].noticed}"
+    if not may_differ(job):
+        return None
     if (outdated := next_to_reload(job)) is not None:
         return f"worker {outdated} is replaced: {NEW_CODE}"
     candidates = _candidates(job)
@@ -59,15 +61,11 @@ def planned_world(job: Job, next_members: tuple[Member, ...]) -> HotWorld:
 
 def hurry_at_s(job: Job) -> dict[WorkerId, float]:
     """When members that have to go leave no more time for a hand-over."""
-    going = [
-        (member.worker, job.workers[member.worker])
-        for member in members(job)
-        if member.worker in job.workers and not has_finished(job, member)
-    ]
+    going = [member for name in job.workers.noticed if (member := member_of(job, name)) is not None]
     return {
-        name: worker.deadline_s - HANDOVER_LEAST_S
-        for name, worker in going
-        if worker.noticed is not None and worker.deadline_s is not None
+        member.worker: deadline_s - HANDOVER_LEAST_S
+        for member in sorted(going, key=lambda member: member.first_rank)
+        if (deadline_s := job.workers[member.worker].deadline_s) is not None and not has_finished(job, member)
     }
 
 

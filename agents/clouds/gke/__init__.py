@@ -1,0 +1,1 @@
+"""Google Kubernetes Engine as its nodes show it."""

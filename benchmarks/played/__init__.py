@@ -1,0 +1,1 @@
+"""Thousands of workers played by few processes, each with its own connection to the bus."""

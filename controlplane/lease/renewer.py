@@ -1,0 +1,175 @@
+"""Acquires and renews the lease on a key of the bus.
+
+Runs in the thread of the lease (`keeper.py`), with the bus connection of that thread. It hands to `notify`, in order,
+what concerns the leader's work and the onlooker.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from controlplane.lease import events
+from controlplane.lease.decide import decide
+from controlplane.lease.effects import Lead, LeaseEffect, ReadKey, StepDown, WriteKey
+from controlplane.lease.events import LeaseEvent
+from controlplane.lease.state import Lease, LeaseSettings, new_lease
+from messages.decoding import Undecodable, decode, encode_readable
+from messages.ids import Epoch
+from messages.records import LeaseRecord
+from runtime.bus import Bus
+from runtime.clock import Clock
+from runtime.decision import Decision
+from runtime.errors import BusClosed, BusRefused, BusUnavailable, Conflict, NoAnswer
+from runtime.kv_ttl import ExpiringKey, Forgotten, Version
+from runtime.logs import Once, logger
+from runtime.role import RoleLoop
+
+RESIGN_S = 1.0
+UNKNOWN = "unknown"
+"""The holder of a key whose value cannot be read."""
+_log_once = Once()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the key holds; None when it was given up, or expired where the bucket tells that."""
+
+    holder: LeaseRecord | None
+    ours: bool
+
+
+Notice = Lead | StepDown | Seen | Forgotten
+
+
+class Renewer:
+    def __init__(
+        self,
+        bus: Bus,
+        key: ExpiringKey,
+        record: LeaseRecord,
+        settings: LeaseSettings,
+        clock: Clock,
+        pulse_s: Callable[[], float],
+        notify: Callable[[Notice], None],
+    ) -> None:
+        self._bus = bus
+        self._key = key
+        self._settings = settings
+        self._clock = clock
+        self._pulse_s = pulse_s
+        self._notify = notify
+        self._holder = record.holder
+        self._value = encode_readable(record, LeaseRecord)
+        self._loop: RoleLoop[Lease, LeaseEvent, LeaseEffect] = RoleLoop(
+            "lease", new_lease(record.holder, settings), self._decide, self, self._tick, clock
+        )
+        self._log = logger(lease=key.name, holder=record.holder)
+
+    @property
+    def epoch(self) -> Epoch | None:
+        """While this process leads, by its own clock at this very moment.
+
+        For any thread: the state is immutable and replaced as a whole.
+        """
+        lease = self._loop.state
+        return lease.epoch if lease.may_act(self._clock.monotonic_s()) else None
+
+    async def run(self) -> None:
+        """Until cancelled, when the leader's work has ended. Then the key is given up, so that a standby need not wait.
+
+        After an error that work still runs, and the key must expire.
+        """
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._bus.run(), name="lease/bus")
+                tasks.create_task(self._loop.run(), name="lease/loop")
+                tasks.create_task(self._watch(), name="lease/watch")
+        except asyncio.CancelledError:
+            await self._resign()
+            raise
+
+    def end_work(self) -> None:
+        """Nothing of what was done as the leader runs any more."""
+        self._loop.post(events.WorkEnded(self._clock.monotonic_s()))
+
+    def perform(self, effect: LeaseEffect) -> Awaitable[LeaseEvent | None] | None:
+        match effect:
+            case ReadKey(attempt):
+                return self._read(attempt)
+            case WriteKey(attempt, revision):
+                return self._write(attempt, revision)
+            case Lead(epoch):
+                self._log.info("lease_held", epoch=epoch)
+                self._notify(effect)
+            case StepDown(why):
+                self._log.warning("lease_lost", why=why)
+                self._notify(effect)
+            case _:
+                assert_never(effect)
+        return None
+
+    def _decide(self, lease: Lease, event: LeaseEvent) -> Decision[Lease, LeaseEffect]:
+        """Stamped when it is decided: between its arrival and now the process may have been paused."""
+        return decide(lease, replace(event, at_s=self._clock.monotonic_s()))
+
+    def _tick(self, now_s: float) -> LeaseEvent:
+        if self._bus.connected == self._loop.state.connected:
+            return events.Ticked(now_s, self._pulse_s())
+        return events.BusBack(now_s) if self._bus.connected else events.BusLost(now_s)
+
+    async def _watch(self) -> None:
+        async with contextlib.aclosing(self._key.follow()) as versions:
+            async for version in versions:
+                now_s = self._clock.monotonic_s()
+                match version:
+                    case Version():
+                        holder = read_record(version)
+                        name = holder.holder if holder is not None else None
+                        self._loop.post(events.KeySeen(now_s, version.revision, name))
+                        self._notify(Seen(holder, ours=name == self._holder))
+                    case Forgotten():
+                        self._loop.post(events.KeyForgotten(now_s))
+                        self._notify(version)
+                    case _:
+                        assert_never(version)
+
+    async def _read(self, attempt: int) -> LeaseEvent:
+        try:
+            version = await self._key.read(self._settings.answer_s)
+        except (BusUnavailable, NoAnswer) as error:
+            return events.Unanswered(0.0, attempt, str(error))
+        holder = read_record(version)
+        return events.KeyRead(0.0, attempt, version.revision, holder.holder if holder is not None else None)
+
+    async def _write(self, attempt: int, revision: int) -> LeaseEvent:
+        try:
+            written = await self._key.write(
+                self._value, revision=revision, ttl_s=self._settings.ttl_s, timeout_s=self._settings.answer_s
+            )
+        except Conflict:
+            return events.Conflicted(0.0, attempt)
+        except (BusUnavailable, NoAnswer) as error:
+            return events.Unanswered(0.0, attempt, str(error))
+        return events.Written(0.0, attempt, written)
+
+    async def _resign(self) -> None:
+        """If this fails the key expires by itself."""
+        lease = self._loop.state
+        if lease.key is None or lease.key.holder != lease.holder:
+            return
+        with contextlib.suppress(Conflict, BusUnavailable, NoAnswer, BusRefused, BusClosed):
+            await self._key.remove(revision=lease.revision, timeout_s=RESIGN_S)
+
+
+def read_record(version: Version) -> LeaseRecord | None:
+    """A value that no master wrote belongs to a holder that never renews: it is replaced when it is overdue."""
+    if version.value is None:
+        return None
+    try:
+        return decode(version.value, LeaseRecord)
+    except Undecodable as error:
+        if _log_once((version.revision, str(error))):
+            logger().error("lease_unreadable", revision=version.revision, error=str(error))
+        return LeaseRecord(UNKNOWN, 0.0)

@@ -1,0 +1,25 @@
+"""Worlds that are stored apart from their job's record: immutable chunks under keys that name their content."""
+
+from collections.abc import Mapping
+
+from messages import subjects
+from messages.compact_worlds import World, WorldReference, from_chunks
+from messages.ids import JobName
+from runtime.kv import Bucket
+
+
+async def write_chunks(bucket: Bucket, chunks: Mapping[str, bytes]) -> None:
+    """Raises `BusUnavailable`. Writing twice is writing once."""
+    for key, chunk in chunks.items():
+        await bucket.put(key, chunk)
+
+
+async def read_chunks(bucket: Bucket, job: JobName, reference: WorldReference) -> World | None:
+    """None if a chunk is gone: the record names another world by now. Raises `BusUnavailable` and `Undecodable`."""
+    chunks: list[bytes] = []
+    for key in subjects.world_chunk_keys(job, reference):
+        entry = await bucket.get(key)
+        if entry is None:
+            return None
+        chunks.append(entry.value)
+    return from_chunks(chunks, reference) if chunks else None

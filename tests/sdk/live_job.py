@@ -1,0 +1,317 @@
+"""One job with real trainers: the production cores of master, cluster-controller and worker-agents, in one process.
+
+Each decision is made by a core: which workers form the world, when it is halted, who has the state, what comes next.
+Here is what their shells do (messages, the store, machines) and what a test may ask for: machines, notices, faults.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from torch._C._distributed_c10d import TCPStore
+
+from agents.cluster import decide as cluster_core
+from agents.cluster import effects as cluster_effects
+from agents.cluster import events as cluster_events
+from agents.cluster.effects import ClusterEffect
+from agents.cluster.events import ClusterEvent
+from agents.cluster.places import HURRY_S
+from agents.cluster.state import ClusterState, new_cluster
+from agents.worker.events import NoticeCame
+from agents.worker.state import WorkerIdentity
+from controlplane.job import decide as job_core
+from controlplane.job import effects, events
+from controlplane.job.effects import JobEffect
+from controlplane.job.events import JobEvent
+from controlplane.job.state import Job, new_job
+from controlplane.jobs.cluster_views import Changes, ClusterView, JobFeed
+from messages.clusters import KeepWorkers, RemoveWorkers
+from messages.ids import ClusterName, JobName, WorkerId
+from messages.jobs import Failures, JobSpec, Launch, Timeouts, Workers
+from messages.records import Record
+from messages.worlds import Assignment, JobCommand, StoreAddress
+from runtime.decision import Decision
+from runtime.role import RoleLoop
+from tests.sdk.machines import CLOCK, EPOCH, Machine, Script, Wires
+from tests.sdk.processes import TrainerProcess
+from tests.sdk.trainee import Recipe, train
+
+CLUSTER = ClusterName("test")
+HOST = "127.0.0.1"
+NOTICE_S = 600.0
+BOUND_S = 60.0
+LOOK_S = 0.02
+
+
+class LiveJob:
+    def __init__(
+        self, folder: Path, recipe: Recipe, train: Callable[..., None] = train, *, least: int = 1, park_s: float = 10.0
+    ) -> None:
+        self.machines: list[Machine] = []
+        self.worlds: list[tuple[str, int]] = []
+        """Each world in which trainers were or are: how it was entered, and its size."""
+        self.lost: set[type[JobCommand]] = set()
+        """Messages of these kinds are lost on their way to the workers."""
+        self._folder = folder
+        self._script = Script(train, recipe)
+        self._envs: list[dict[str, str]] = []
+        self._waiting: list[str] = []
+        """Machines that are free, by the environment of their trainers; and places that have no machine yet."""
+        self._newest_world = 0
+        self._store: TCPStore | None = None
+        self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failed: BaseException | None = None
+        now_s = CLOCK.monotonic_s()
+        spec = JobSpec(
+            name="test",
+            launch=Launch(script="train.py"),
+            workers=Workers(max=16, min=least),
+            failures=Failures(backoff_s=BOUND_S),
+            timeouts=Timeouts(park_s=park_s),
+        )
+        job = new_job(spec, epoch=EPOCH, at_s=now_s, submitted_at=0.0)
+        self._job: RoleLoop[Job, JobEvent, JobEffect] = RoleLoop(
+            "job", job, job_core.decide, self, events.Ticked, CLOCK, [self._on_decision]
+        )
+        cluster = new_cluster(CLUSTER, "1", "", now_s, None)
+        self._view, self._feed = ClusterView(CLUSTER), JobFeed(job.name)
+        self._cluster: RoleLoop[ClusterState, ClusterEvent, ClusterEffect] = RoleLoop(
+            "cluster", cluster, cluster_core.decide, self, cluster_events.Ticked, CLOCK
+        )
+
+    async def __aenter__(self) -> "LiveJob":
+        self._own(self._job.run())
+        self._own(self._cluster.run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for machine in self.machines:
+            machine.lose("the test is over")
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for trainer in self.trainers:
+            trainer.process.join(10)
+
+    # What the job is.
+
+    @property
+    def record(self) -> Record:
+        return self._job.state.record
+
+    @property
+    def trainers(self) -> list[TrainerProcess]:
+        """The newest of each machine."""
+        return [machine.trainer for machine in self.machines if machine.trainer is not None]
+
+    @property
+    def members(self) -> list[TrainerProcess]:
+        """By rank, in the present world."""
+        return self._trainers_of(self.record.assignment)
+
+    def _trainers_of(self, world: Assignment | None) -> list[TrainerProcess]:
+        by_worker = {trainer.worker: trainer for trainer in self.trainers}
+        members = world.members if world is not None else ()
+        return [by_worker[member.worker] for member in members if member.worker in by_worker]
+
+    def is_whole(self, size: int) -> bool:
+        """The present world has so many ranks, and all of them take a share."""
+        return [trainer.alive and trainer.is_active() for trainer in self.members] == [True] * size
+
+    async def until(self, holds: Callable[[], bool], what: str) -> None:
+        try:
+            async with asyncio.timeout(BOUND_S):
+                while not holds() and self._failed is None:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            told = [(t.worker, t.alive, t.status and replace(t.status, terms="")) for t in self.trainers]
+            raise AssertionError(f"waited {BOUND_S:g} s for: {what}; the job: {self._job.state.why}; {told}") from None
+        if self._failed is not None:
+            raise self._failed
+
+    async def active(self, *trainers: TrainerProcess) -> None:
+        await self.until(lambda: all(trainer.is_active() for trainer in trainers), "they take a share")
+
+    async def step(self, number: int) -> None:
+        """Until some rank reports it."""
+        await self.until(lambda: any(r.step >= number for t in self.trainers for r in t.reports), f"step {number}")
+
+    async def finished(self) -> None:
+        await self.until(lambda: self.record.phase.ended and not any(t.alive for t in self.trainers), "the end")
+
+    async def held(self) -> None:
+        """Until all who train wait before the step that is held back."""
+        limit = (self._folder / "limit").read_text()
+        await self._poll(lambda: all(self._waits_before(trainer, limit) for trainer in self.members))
+
+    async def all_prepared(self) -> None:
+        """Until all who take part in the next world could go over to it, or until something breaks it."""
+        await self.until(lambda: self.record.prepared is not None, "a next world")
+        prepared = self.record.prepared
+        assert prepared is not None
+        involved = {*self.members, *self._trainers_of(prepared)}
+        files = [self._folder / f"prepared-{trainer.pid}-{prepared.generation}" for trainer in involved]
+        await self._poll(lambda: self.record.prepared != prepared or all(file.exists() for file in files))
+
+    def _waits_before(self, trainer: TrainerProcess, step: str) -> bool:
+        waiting = self._folder / f"waiting-{trainer.pid}"
+        return not trainer.alive or (waiting.exists() and waiting.read_text() == step)
+
+    async def _poll(self, holds: Callable[[], bool]) -> None:
+        """Of what trainers write into files."""
+        until_s = time.monotonic() + BOUND_S
+        while not holds():
+            assert time.monotonic() < until_s, f"waited {BOUND_S:g} s for what trainers write"
+            await asyncio.sleep(LOOK_S)
+
+    # What a test asks for.
+
+    async def start(self, count: int, envs: list[dict[str, str]] | None = None) -> None:
+        self.scale(count)
+        self.provide(*(envs or [{}] * count))
+        await self.until(
+            lambda: [t.is_active() or not t.alive for t in self.trainers] == [True] * count, "a first world"
+        )
+
+    def provide(self, *envs: dict[str, str]) -> None:
+        """Machines, each with the environment of its trainer. Places that wait for a machine get them."""
+        self._envs += envs
+        self._use_machines()
+
+    async def enlarge(self, *envs: dict[str, str]) -> list[TrainerProcess]:
+        """Provides machines, and asks for so many workers more. Returns when their trainers are attached."""
+        known = len(self.machines)
+        self.scale(self.record.wanted + len(envs))
+        self.provide(*envs)
+        await self.until(lambda: sum(t.status is not None for t in self._since(known)) == len(envs), "they are warm")
+        return self._since(known)
+
+    def _since(self, known: int) -> list[TrainerProcess]:
+        return [machine.trainer for machine in self.machines[known:] if machine.trainer is not None]
+
+    def scale(self, workers: int) -> None:
+        self._job.post(events.ScaleAsked(CLOCK.monotonic_s(), workers))
+
+    def stop(self) -> None:
+        self._job.post(events.StopAsked(CLOCK.monotonic_s(), "a person asked for it"))
+
+    def notice(self, *trainers: TrainerProcess) -> None:
+        """Their machines will be taken, but not soon."""
+        for trainer in trainers:
+            self.machines[trainer.machine].post(NoticeCame(CLOCK.monotonic_s(), NOTICE_S, "test"))
+
+    async def part(self, *trainers: TrainerProcess) -> None:
+        """Gives notice, and returns when the world has no rank on their machines."""
+        self.notice(*trainers)
+        await self.until(lambda: not set(trainers) & set(self.members), "a world without them")
+
+    def hold_before(self, step: int | None) -> None:
+        """No rank computes this step before the test allows it; None allows every step."""
+        self._write("limit", step)
+
+    def crawl_from(self, step: int | None) -> None:
+        """From this step on each takes a while; None ends that."""
+        self._write("crawl", step)
+
+    def _write(self, name: Literal["limit", "crawl"], step: int | None) -> None:
+        if step is None:
+            (self._folder / name).unlink(missing_ok=True)
+            return
+        aside = self._folder / f"{name}.new"
+        aside.write_text(str(step))
+        aside.rename(self._folder / name)
+
+    async def wake_all(self, after_s: float) -> None:
+        """For ever: a trainer that has stopped continues after so many seconds."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            stopped = [trainer for trainer in self.trainers if trainer.alive and trainer.has_stopped()]
+            if stopped:
+                await asyncio.sleep(after_s)
+            for trainer in stopped:
+                trainer.wake()
+
+    # The hands of job and cluster.
+
+    def perform(self, effect: JobEffect | ClusterEffect) -> Awaitable[Any] | None:
+        now_s = CLOCK.monotonic_s()
+        match effect:
+            case effects.SaveRecord(record):
+                self._job.post(events.RecordSaved(now_s, record))
+            case effects.StartStore(generation):
+                self._store = TCPStore(HOST, 0, is_master=True, wait_for_workers=False)
+                self._job.post(events.StoreStarted(now_s, generation, StoreAddress(HOST, self._store.port)))
+            case effects.Publish(message, to):
+                named = {worker for _, worker in to}
+                for machine in self.machines:
+                    if machine.alive and type(message) not in self.lost and (not to or machine.worker in named):
+                        machine.hear(message)
+            case effects.TellCluster(_, KeepWorkers() as keep):
+                self._cluster.post(cluster_events.KeepAsked(now_s, keep, EPOCH))
+            case effects.TellCluster(_, RemoveWorkers() as remove):
+                self._cluster.post(cluster_events.RemoveAsked(now_s, remove, EPOCH))
+            case cluster_effects.SaveKnown():
+                self._cluster.post(cluster_events.KnownSaved(now_s))
+            case cluster_effects.SendTopology(heartbeat):
+                changes = self._view.take(heartbeat, now_s)
+                assert isinstance(changes, Changes), changes
+                event = self._feed.event_of(changes, self._job.state.gone, now_s)
+                if event is not None:
+                    self._job.post(event)
+            case cluster_effects.TellNotice(worker, _, remaining_s, source):
+                self._job.post(events.WorkerNoticeCame(now_s, worker, remaining_s, source))
+            case cluster_effects.StartPlace(uid):
+                self._cluster.post(cluster_events.PlaceStarted(now_s, uid, 0))
+                self._cluster.post(cluster_events.PlaceSeen(now_s, uid, "", mute=True, waits_for="a machine"))
+                self._waiting.append(uid)
+                self._use_machines()
+            case cluster_effects.EndPlace(uid, grace_s, why):
+                self._end_place(uid, min(HURRY_S, grace_s), why)
+            case _:
+                pass
+        return None
+
+    def _use_machines(self) -> None:
+        while self._envs and self._waiting:
+            uid, env = self._waiting.pop(0), self._envs.pop(0)
+            identity = WorkerIdentity(WorkerId(f"{uid}-0001"), CLUSTER, JobName("test"), address=HOST)
+            wires = Wires(self._job.post, self._cluster.post, self._own, self._changed.set)
+            self._cluster.post(cluster_events.PlaceSeen(CLOCK.monotonic_s(), uid, ""))
+            self.machines.append(Machine(uid, len(self.machines), identity, self._script, env, wires))
+
+    def _end_place(self, uid: str, within_s: float, why: str) -> None:
+        if uid in self._waiting:
+            self._waiting.remove(uid)
+            self._cluster.post(cluster_events.PlaceEnded(CLOCK.monotonic_s(), uid, why))
+        for machine in self.machines:
+            if machine.uid == uid:
+                self._own(machine.end(within_s, why))
+
+    def _on_decision(self, _: Sequence[JobEvent], decision: Decision[Job, JobEffect]) -> None:
+        world = decision.state.record.assignment
+        if world is not None and world.generation != self._newest_world:
+            self._newest_world = world.generation
+            self.worlds.append((world.hot.entry.value if world.hot is not None else "start", world.world_size))
+        self._changed.set()
+
+    def _own(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._failed = self._failed or task.exception()
+        self._changed.set()
+
+
+def results(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("result-*.json"))]

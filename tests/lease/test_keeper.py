@@ -335,13 +335,14 @@ def compute_until(done: Callable[[], bool], at_most_s: float) -> bool:
 async def test_a_main_loop_that_computes_for_5_s_keeps_the_lease(bus: Bus, masters: Masters) -> None:
     told = Told()
 
-    async def work(leadership: Leadership) -> bool:
+    async def work(leadership: Leadership) -> tuple[bool, str | None]:
         await masters.start("b")
         await eventually(lambda: masters.lines(), what="the standby is there")
-        return compute_until(lambda: not leadership.may_act(), 5.0)
+        lost = compute_until(lambda: not leadership.may_act(), 5.0)
+        return lost, masters.acting()
 
-    lost = await hold(bus.settings, "a", work, onlooker=told)
-    assert (lost, told.why, masters.acting()) == (False, [], None)
+    lost, acting_meanwhile = await hold(bus.settings, "a", work, onlooker=told)
+    assert (lost, told.why, acting_meanwhile) == (False, [], None)
     await masters.until_acts("b")
 
 

@@ -153,7 +153,8 @@ class FakeFleet:
 
     def _obey(self, worker: Worker, said: Assignment) -> None:
         member = next((member for member in said.members if member.worker == worker.status.worker), None)
-        already = worker.status.generation == said.generation and worker.status.phase is WorkerPhase.READY
+        done = worker.status.phase in (WorkerPhase.READY, WorkerPhase.ENDED)
+        already = worker.status.generation == said.generation and done
         if said.generation < worker.status.generation or already:
             return
         if member is None:

@@ -131,11 +131,17 @@ class Account:
             for other in (*self.wire.requests, sent)
             if other.change.ref == ref and (other.waited_for or other.travelling)
         ]
+        # What an earlier leader asked for and the pool already aims at changes nothing more.
+        rising = [
+            request
+            for request in open_requests
+            if request.raises and (request.sender is actor or request is sent or (request.size or 0) > aims[0])
+        ]
         known = actor.allocator.pools.get(ref)
-        if known is not None and known.given_up and not any(request.raises for request in open_requests):
+        if known is not None and known.given_up and not rising:
             return held(known)
         going = len(known.written_off) + sidelined(known) if known is not None else 0
-        if known is not None and not any(request.raises for request in open_requests):
+        if known is not None and not rising:
             going += doomed(known)
         for request in open_requests:
             size = request.size

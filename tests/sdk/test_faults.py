@@ -31,6 +31,10 @@ def dies(*faults: str) -> dict[str, str]:
     return {FAULTS: ",".join(f"{fault}:SIGKILL" for fault in faults)}
 
 
+def pauses(fault: str) -> dict[str, str]:
+    return {FAULTS: f"{fault}:SIGSTOP"}
+
+
 async def everything_ended(job: LiveJob, *victims: TrainerProcess) -> list[TrainerProcess]:
     """The job succeeds, and the victims were killed. Returns the other trainers, but those that were released."""
     await job.finished()
@@ -111,17 +115,26 @@ async def test_somebody_dies_while_one_is_given_the_sum_that_it_missed(tmp_path:
     ],
 )
 async def test_somebody_dies_while_a_world_is_handed_over(tmp_path: Path, who: str, fault: str) -> None:
-    """Which happens after step 5, since everybody is ready for it by then."""
+    """Which happens after step 5, since everybody is ready for it by then.
+
+    Those that stay pause after its all-reduce until a leaver has died: the job would release one that is late.
+    """
     recipe = recipe_of(tmp_path)
-    async with LiveJob(tmp_path, recipe) as job:
+    stays = pauses("*:5:after_sum")
+    envs = [dies(fault), stays, stays] if who == "leaver" else [{}, dies(fault), {}]
+    async with LiveJob(tmp_path, recipe) as job, asyncio.TaskGroup() as tasks:
         job.hold_before(5)
-        await job.start(3, [dies(fault) if who == "leaver" else {}, dies(fault) if who == "stayer" else {}, {}])
+        await job.start(3, envs)
         leaver, stayer, other = job.members
         await job.held()
         job.notice(leaver)
         await job.all_prepared()
         job.hold_before(None)
+        if who == "leaver":
+            await job.until(lambda: not leaver.alive, "its death")
+        waking = tasks.create_task(job.wake_all(after_s=0.0), name="waking")
         finishers = await everything_ended(job, leaver if who == "leaver" else stayer)
+        waking.cancel()
     check(tmp_path, recipe, finishers=len(finishers))
     assert finishers == ([stayer] if who == "leaver" else []) + [other]
 

@@ -2,9 +2,12 @@
 #   make demo      train a small model on a simulated cloud that takes its machines away
 #   make test      lint, types, layers, all tests but the slow ones
 #   make test-all  the same with the slow tests
+#   make test-fast lint, types, layers, the tests of the cores: within a minute
 #   make simulate SEED=7   replay one seeded simulation and tell its story
 #   make chaos ARGS="--minutes 20 --seed 7"   four jobs through kills, stops and forged messages
+#   make mutants SEED=7    mutate the cores and list the mutants that no test notices
 #   make bench     list and run the benchmarks
+#   make picture   record the demo again and draw the picture in the README
 
 SHELL := /bin/bash
 PYTHON ?= python3
@@ -12,7 +15,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SEED ?= 7
-JOBS ?= 3
+JOBS ?= 5
+FAST := $(addprefix tests/,job lease messages planning throughput catalog structure) $(wildcard tests/*/test_*properties.py)
 
 # Where pip has been told to look, uv looks too: it reads none of pip's settings.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
@@ -27,7 +31,7 @@ endif
 # The tests start hundreds of processes: without its bytecode each would compile us anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-all lint unit simulate chaos bench clean
+.PHONY: help setup demo test test-all test-fast lint unit simulate chaos mutants bench picture clean
 .DEFAULT_GOAL := help
 
 help:
@@ -56,10 +60,18 @@ lint: $(READY)
 unit: $(READY)
 	@$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test: lint unit
+# The tests wait for processes and clocks half of the time: lint uses the cores meanwhile, and prints when it ends.
+test: $(READY)
+	@lint=$$(mktemp); trap 'rm -f $$lint' EXIT; \
+	$(MAKE) --no-print-directory lint >$$lint 2>&1 & \
+	$(MAKE) --no-print-directory unit; unit=$$?; \
+	wait $$!; linted=$$?; cat $$lint; exit $$((unit | linted))
 
-test-all: lint
-	@$(MAKE) --no-print-directory unit ARGS="-m 'slow or not slow' $(ARGS)"
+test-all:
+	@$(MAKE) --no-print-directory test ARGS="-m 'slow or not slow' $(ARGS)"
+
+test-fast:
+	@$(MAKE) --no-print-directory test ARGS="$(FAST) $(ARGS)"
 
 simulate: $(READY)
 	@$(BIN)/python -m tests.simulation --seed $(SEED)
@@ -67,8 +79,14 @@ simulate: $(READY)
 chaos: $(READY)
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
+mutants: $(READY)
+	@$(BIN)/python -m tests.mutants --seed $(SEED) $(ARGS)
+
 bench: $(READY)
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+picture: $(READY)
+	@$(BIN)/python docs/pictures/render.py --record
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,1 +1,1 @@
-"""Side-by-side measurements, each a command: `python -m benchmarks.NAME [--json]`; `python -m benchmarks` runs all."""
+"""Measurements, each a command: `python -m benchmarks.NAME [--json]`; `python -m benchmarks` runs all."""

@@ -32,13 +32,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="run only these (default: all)")
     parser.add_argument("--list", action="store_true", help="list the benchmarks and run none")
-    parser.add_argument("--json", action="store_true", help="print one JSON object a benchmark, one a line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object for each benchmark, one per line")
     options = parser.parse_args(arguments)
 
     known = all_benchmarks()
     unknown = sorted(set(options.names) - {benchmark.name for benchmark in known})
     if unknown:
-        parser.error(f"no such benchmark: {', '.join(unknown)}; see python -m benchmarks --list")
+        parser.error(f"unknown benchmarks: {', '.join(unknown)}; see python -m benchmarks --list")
     chosen = [benchmark for benchmark in known if not options.names or benchmark.name in options.names]
     for benchmark in chosen:
         print(f"{benchmark.name}: {benchmark.description}", file=sys.stdout if options.list else sys.stderr, flush=True)

@@ -1,7 +1,7 @@
-"""A distance between processes of one machine: a TCP proxy that hands every byte on a fixed time later.
+"""A TCP proxy that forwards every byte after a fixed delay, to simulate a distance between processes of one machine.
 
-Bandwidth is not touched, order is kept. A connection is made at once, as the kernel does it, but nothing passes before
-the round trip that the handshake would have taken.
+It does not limit the bandwidth or change the order. The kernel accepts a connection at once, but the proxy forwards
+nothing before the round trip that the handshake would take.
 """
 
 import argparse
@@ -28,7 +28,7 @@ class Route(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> "Route":
-        """`127.0.0.2:29400=127.0.0.1:29400`"""
+        """Parses a route such as `127.0.0.2:29400=127.0.0.1:29400`."""
         listen, _, target = text.partition("=")
         listen_host, _, listen_port = listen.rpartition(":")
         host, _, port = target.rpartition(":")
@@ -107,7 +107,7 @@ async def serve(routes: Sequence[Route], one_way_s: float, stop: Stop) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.delay_proxy", description=__doc__)
     parser.add_argument("--one-way-ms", type=float, required=True)
-    parser.add_argument("routes", nargs="+", type=Route.parse, metavar="HOST:PORT=HOST:PORT", help="listens=leads to")
+    parser.add_argument("routes", nargs="+", type=Route.parse, metavar="HOST:PORT=HOST:PORT", help="listen=target")
     options = parser.parse_args()
     return run(lambda stop: serve(options.routes, options.one_way_ms / 1000, stop))
 

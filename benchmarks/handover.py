@@ -1,8 +1,8 @@
-"""What a planned hand-over costs: a worker is given notice at a random moment of a step, and leaves.
+"""What a planned hand-over costs: a worker gets a notice at a random moment of a step, and leaves.
 
-The pause is what the world lost: from the last survivor's end of the last old step to the last survivor's end of the
-first new one, beyond what such a step takes. Beside it stands what one survivor saw at worst: whoever ended the step
-before early waits the longer in this one, in ordinary steps too. A replacement comes when the round is over.
+The pause is the time that the world loses: from the last survivor's end of the last old step to the last survivor's end
+of the first new one, minus the usual duration of a step. The slowest rank is the worst that one survivor sees: a rank
+that ends the step before early waits longer in this one, in ordinary steps too. A replacement comes after the round.
 """
 
 import random
@@ -13,23 +13,23 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from benchmarks.hot import trace
-from benchmarks.hot.fleet import (
+from benchmarks.live import trace
+from benchmarks.live.fleet import (
     SETTLE_STEPS,
-    HotFleet,
+    LiveFleet,
     Place,
     Recipe,
     at_a_random_moment,
-    hot_fleet,
+    live_fleet,
     strike,
 )
-from benchmarks.hot.options import check, distances, parser_of
-from benchmarks.hot.report import Row, Target, publish, result_of
-from benchmarks.hot.trace import Moment, Traced
+from benchmarks.live.options import check, distances, parser_of
+from benchmarks.live.report import Row, Target, publish, result_of
+from benchmarks.live.trace import Moment, Traced
 from benchmarks.processes import command_line
 from benchmarks.stacks import StackFailed
 
-DESCRIPTION: Final = "milliseconds that a planned hand-over costs those who stay, and from the notice to the switch"
+DESCRIPTION: Final = "milliseconds that a planned hand-over costs the survivors, and from the notice to the switch"
 _NAME: Final = "handover"
 _TARGETS: Final = (
     Target("pause_ms", {"world": 4, "round_trip_ms": 0.0}, 10.0),
@@ -38,43 +38,43 @@ _TARGETS: Final = (
 _PROTOCOL: Final = {
     "bus": "1 from the notice to the assignment (worker to master, master to workers), and 1 between master and bus "
     "to save the decision in between; none at the switch",
-    "store": "2, in the background, while training goes on",
-    "training": "none: readiness travels in the gradient sum",
+    "store": "2, in the background, while training continues",
+    "training": "none: readiness travels in the all-reduce",
 }
 _CHANGED_WITHIN_S: Final = 30.0
 _LEFT_WITHIN_S: Final = 20.0
 
 
-def hand_over(fleet: HotFleet, number: int, world: int, chance: random.Random) -> Row:
+def hand_over(fleet: LiveFleet, number: int, world: int, chance: random.Random) -> Row:
     fleet.let_in()
     before = fleet.steady(world)
     fleet.hold_back()
     places = fleet.places(before)
-    leaver = places.pop((world - 1, 0, 1)[number % 3] % world)
+    leaving_worker = places.pop((world - 1, 0, 1)[number % 3] % world)
     at_a_random_moment(chance)
-    noticed_s = strike([leaver.agent], signal.SIGTERM)
-    left_s = _when_left(fleet, leaver)
+    noticed_s = strike([leaving_worker.agent], signal.SIGTERM)
+    left_s = _when_left(fleet, leaving_worker)
     fleet.steady(world - 1, timeout_s=_CHANGED_WITHIN_S)
     row = figures(fleet.trace(), before, [place.trainer for place in places.values()], noticed_s)
     verdict = fleet.audit(world - 1)
     released = {"released_after_switch_ms": (left_s - noticed_s) * 1000 - row["notice_to_switch_ms"]}
     return {
-        "leaver": leaver.rank,
+        "leaving": leaving_worker.rank,
         **row,
         **released,
         "lost": verdict.lost,
-        "repeated": verdict.repeated + verdict.taken_again,
+        "repeated": verdict.repeated + verdict.recomputed,
         "wrong": verdict.wrong,
         "identical": verdict.identical,
     }
 
 
 def figures(events: Sequence[Traced], before: Moment, survivors: Sequence[int], noticed_s: float) -> dict[str, Any]:
-    """Of one hand-over, from what the survivors wrote down."""
+    """Figures of one hand-over, from the traces of the survivors."""
     switched_s = trace.last_of_all(events, "switched", survivors, before.generation, noticed_s)
     firsts = [trace.first_of(events, "step", pid, before.generation, noticed_s) for pid in survivors]
     if switched_s is None or None in firsts:
-        raise StackFailed("a survivor did not go over")
+        raise StackFailed("a survivor did not switch to the new world")
     first = max(step.step for step in firsts if step is not None)
     steps = [trace.steps_of(events, pid) for pid in survivors]
     old = [trace.durations(own, first - 1 - SETTLE_STEPS, first - 1) for own in steps]
@@ -101,13 +101,13 @@ def figures(events: Sequence[Traced], before: Moment, survivors: Sequence[int], 
 
 
 def _beyond(took_ms: Mapping[int, float], usual_ms: float | None = None) -> list[float]:
-    """Of each step: how much more than the usual; without it, than their own median."""
+    """How much longer each step took than `usual_ms`, by default the steps' median."""
     usual_ms = statistics.median(took_ms.values()) if usual_ms is None else usual_ms
     return [each_ms - usual_ms for each_ms in took_ms.values()]
 
 
 def _lost_before_ms(whole: Sequence[Traced], first: int, noticed_s: float) -> float:
-    """By the steps that ended between the notice and the switch: the new group is built beside them."""
+    """Time lost in the steps between notice and switch, during which the new group is built."""
     noticed = min(step.step for step in whole if step.at > noticed_s)
     usual_ms = statistics.median(trace.durations(whole, noticed - SETTLE_STEPS, noticed - 1).values())
     return sum(took_ms - usual_ms for took_ms in trace.durations(whole, noticed, first - 1).values())
@@ -119,11 +119,11 @@ def _built_ms(events: Sequence[Traced], survivors: Sequence[int], generation: in
     return (built_s - assigned_s) * 1000 if built_s is not None and assigned_s is not None else 0.0
 
 
-def _when_left(fleet: HotFleet, leaver: Place) -> float:
+def _when_left(fleet: LiveFleet, leaving_worker: Place) -> float:
     def look() -> float | None:
-        return None if "tradewind worker" in command_line(leaver.agent) else time.monotonic()
+        return None if "tradewind worker" in command_line(leaving_worker.agent) else time.monotonic()
 
-    return fleet.wait(look, f"the leaver of rank {leaver.rank} to go", _LEFT_WITHIN_S)
+    return fleet.wait(look, f"the worker of rank {leaving_worker.rank} to leave", _LEFT_WITHIN_S)
 
 
 def measure(rounds: int, worlds: Sequence[int], delays_ms: Sequence[float], recipe: Recipe) -> list[Row]:
@@ -131,16 +131,16 @@ def measure(rounds: int, worlds: Sequence[int], delays_ms: Sequence[float], reci
     for world, round_trip_ms in distances(worlds, delays_ms):
         for row in _measure_world(world, round_trip_ms, rounds, recipe):
             found.append(row)
-            print(_told(row), file=sys.stderr, flush=True)
+            print(_reported(row), file=sys.stderr, flush=True)
     return found
 
 
 def _measure_world(world: int, round_trip_ms: float, rounds: int, recipe: Recipe) -> Iterator[Row]:
-    """A failure ends it, and is told from outside of the fleet, with the ends of its logs."""
+    """Rounds of one world. A failure ends them with a row that has the ends of the logs."""
     chance, number = random.Random(world), 0
     of = {"side": "ours", "world": world, "round_trip_ms": round_trip_ms}
     try:
-        with hot_fleet(world, recipe, round_trip_ms=round_trip_ms) as fleet:
+        with live_fleet(world, recipe, round_trip_ms=round_trip_ms) as fleet:
             for number in range(rounds):
                 yield {**of, "number": number + 1, **hand_over(fleet, number, world, chance)}
     except StackFailed as failure:
@@ -152,7 +152,7 @@ def _holds(row: Row) -> bool:
     return bool(exact) and row["released_after_switch_ms"] >= 0
 
 
-def _told(row: Row) -> str:
+def _reported(row: Row) -> str:
     case = f"world {row['world']}, {row['round_trip_ms']:g} ms away, round {row['number']}"
     if "problem" in row:
         return f"{case}: {row['problem']}"

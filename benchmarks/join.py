@@ -1,8 +1,8 @@
-"""What it costs the others when a worker joins: it starts, is warm, and enters with nothing but its model.
+"""What a joining worker costs the others: it starts, is warm, and enters with nothing but its model.
 
-The clock runs from the moment when the newcomer has built its model and asks to be taken in. The pause is what the
-others lost, as in a hand-over: from the end of the last old step on all of them to the end of the first new one, beyond
-the median step before. With 250 MB a larger ring alone makes every step longer; what is beyond that stands beside it.
+The clock runs from the moment when the joining worker has built its model and asks to enter. The pause is the time that
+the others lose, as in a hand-over: from the end of the last old step on all of them to the end of the first new one,
+minus the median step before. With 250 MB a larger ring alone makes every step longer; `beyond_ring_ms` excludes that.
 """
 
 import random
@@ -11,11 +11,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from benchmarks.hot import trace
-from benchmarks.hot.fleet import SETTLE_STEPS, HotFleet, Recipe, at_a_random_moment, hot_fleet
-from benchmarks.hot.options import check, delayed_world, distances, parser_of
-from benchmarks.hot.report import Row, Target, publish, result_of
-from benchmarks.hot.trace import Moment, Traced
+from benchmarks.live import trace
+from benchmarks.live.fleet import SETTLE_STEPS, LiveFleet, Recipe, at_a_random_moment, live_fleet
+from benchmarks.live.options import check, delayed_world, distances, parser_of
+from benchmarks.live.report import Row, Target, publish, result_of
+from benchmarks.live.trace import Moment, Traced
 from benchmarks.stacks import StackFailed
 
 DESCRIPTION: Final = "milliseconds that a worker's joining costs the others, with 25 MB and 250 MB of state"
@@ -27,15 +27,15 @@ _TARGETS: Final = (
     Target("beyond_ring_ms", {"world": 4, "state_mb": 250, "round_trip_ms": 0.0}, _LARGE_NOISE_MS),
 )
 _PROTOCOL: Final = {
-    "bus": "1 from the asking to the assignment (worker to master, master to workers), and 1 between master and bus to "
+    "bus": "1 from asking to the assignment (worker to master, master to workers), and 1 between master and bus to "
     "save the decision in between; none at the switch, none from there to active",
-    "store": "2, in the background, while training goes on",
-    "training": "none: readiness and the newcomer's word that it is level travel in the gradient sum",
+    "store": "2, in the background, while training continues",
+    "training": "none: readiness of all, and that the joining worker has caught up, travel in the all-reduce",
 }
 
 
-def join(fleet: HotFleet, world: int, sleep_ms: float, chance: random.Random) -> Row:
-    """From `world` ranks to one more, and back to so many."""
+def join(fleet: LiveFleet, world: int, sleep_ms: float, chance: random.Random) -> Row:
+    """Scales from `world` ranks to one more, and back."""
     before = fleet.steady(world)
     at_a_random_moment(chance)
     fleet.scale(world + 1)
@@ -46,23 +46,23 @@ def join(fleet: HotFleet, world: int, sleep_ms: float, chance: random.Random) ->
     return {
         **row,
         "lost": verdict.lost,
-        "repeated": verdict.repeated + verdict.taken_again,
+        "repeated": verdict.repeated + verdict.recomputed,
         "wrong": verdict.wrong,
         "identical": verdict.identical,
     }
 
 
 def figures(events: Sequence[Traced], before: Moment, sleep_ms: float) -> dict[str, Any]:
-    """Of one join, `sleep_ms` being what the whole batch sleeps."""
+    """Figures of one join; `sleep_ms` is the sleep for the whole batch."""
     world, others = len(before.ranks), list(before.ranks.values())
     active = next((each for each in events if each.what == "active" and each.generation > before.generation), None)
     if active is None:
-        raise StackFailed("the newcomer has not become active")
+        raise StackFailed("the joining worker did not become active")
     asked = next(each for each in events if each.what == "asked" and each.pid == active.pid)
     switched_s = trace.last_of_all(events, "switched", others, before.generation, asked.at)
     firsts = [trace.first_of(events, "step", pid, before.generation, asked.at) for pid in others]
     if switched_s is None or None in firsts:
-        raise StackFailed("a rank did not go over")
+        raise StackFailed("a rank did not switch to the new world")
     first = max(step.step for step in firsts if step is not None)
     steps = [trace.steps_of(events, pid) for pid in others]
     old = [trace.durations(own, before.step - SETTLE_STEPS, before.step) for own in steps]
@@ -97,16 +97,16 @@ def measure(
             of = {"side": "ours", "world": world, "state_mb": state_mb, "round_trip_ms": round_trip_ms}
             for row in _measure_world(of, rounds, sleep_ms):
                 found.append(row)
-                print(_told(row), file=sys.stderr, flush=True)
+                print(_reported(row), file=sys.stderr, flush=True)
     return found
 
 
 def _measure_world(of: dict[str, Any], rounds: int, sleep_ms: float) -> Iterator[Row]:
-    """A failure ends it, and is told from outside of the fleet, with the ends of its logs."""
+    """Rounds of one world. A failure ends them with a row that has the ends of the logs."""
     world, recipe = of["world"], Recipe(width=_WIDTHS[of["state_mb"]], sleep_ms=sleep_ms)
     chance, number = random.Random(world), 1
     try:
-        with hot_fleet(world + 1, recipe, round_trip_ms=of["round_trip_ms"]) as fleet:
+        with live_fleet(world + 1, recipe, round_trip_ms=of["round_trip_ms"]) as fleet:
             fleet.scale(world)
             for number in range(1, rounds + 1):
                 yield {**of, "number": number, **join(fleet, world, recipe.sleep_ms * (world + 1), chance)}
@@ -114,7 +114,7 @@ def _measure_world(of: dict[str, Any], rounds: int, sleep_ms: float) -> Iterator
         yield {**of, "number": number, "problem": str(failure)}
 
 
-def _told(row: Row) -> str:
+def _reported(row: Row) -> str:
     case = f"world {row['world']}, {row['state_mb']} MB, {row['round_trip_ms']:g} ms away, round {row['number']}"
     if "problem" in row:
         return f"{case}: {row['problem']}"
@@ -127,12 +127,14 @@ def _holds(row: Row) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = parser_of(_NAME, __doc__)
-    parser.add_argument("--state-mb", default="25,250", metavar="MB,MB", help="of parameters and optimizer  [25,250]")
+    parser.add_argument(
+        "--state-mb", default="25,250", metavar="MB,MB", help="size of parameters and optimizer state  [25,250]"
+    )
     options = parser.parse_args(arguments)
     check(parser, options)
     states_mb = tuple(int(part) for part in options.state_mb.split(",") if part.isdigit() and int(part) in _WIDTHS)
     if not states_mb:
-        parser.error(f"--state-mb: any of {', '.join(map(str, _WIDTHS))}")
+        parser.error(f"--state-mb must be one or more of {', '.join(map(str, _WIDTHS))}")
     rounds = measure(options.rounds, options.worlds, options.delay_ms, states_mb, options.sleep_ms)
     result = result_of(
         _NAME,

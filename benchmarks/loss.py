@@ -1,10 +1,10 @@
-"""How long training stands still when workers are lost without notice: from the kill to a step on all survivors.
+"""How long training stops when workers are lost without notice: from the kill to a step on all survivors.
 
-All processes of a worker are killed at once, at a random moment of a step: those of the last rank, of rank 0, or of two
-ranks. `silent`: they are stopped instead, so that no connection breaks, and wake up when the others have gone on.
-Settings are the defaults. A replacement comes when the round is over. Beside it, in blocks after ours: tuned torchrun
-with the script and the clock of the restart benchmark, steps as long, until the first rank has a step; and, if an
-interpreter is named that has it, torchft with the same model.
+The benchmark kills all processes of a worker at once, at a random moment of a step: those of the last rank, of rank 0,
+or of two ranks. `silent` stops them instead, so that no connection breaks, and wakes them after the others have
+continued. Settings are the defaults. A replacement comes after the round. The peers run afterwards: tuned torchrun with
+the script and the clock of the restart benchmark and steps of the same duration, until the first rank has a step; and
+torchft with the same model, if an interpreter with torchft is given.
 """
 
 import random
@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from benchmarks import torchrun_peer
-from benchmarks.hot import torchft_peer, trace
-from benchmarks.hot.fleet import UNWATCHED_S, HotFleet, Recipe, at_a_random_moment, hot_fleet, strike
-from benchmarks.hot.options import check, delayed_world, distances, parser_of
-from benchmarks.hot.report import Row, Target, publish, result_of
-from benchmarks.hot.trace import Traced
+from benchmarks.live import torchft_peer, trace
+from benchmarks.live.fleet import UNWATCHED_S, LiveFleet, Recipe, at_a_random_moment, live_fleet, strike
+from benchmarks.live.options import check, delayed_world, distances, parser_of
+from benchmarks.live.report import Row, Target, publish, result_of
+from benchmarks.live.trace import Traced
 from benchmarks.stacks import StackFailed
 
 DESCRIPTION: Final = "milliseconds from the SIGKILL of workers to a step on all survivors, against torchrun and torchft"
@@ -28,7 +28,7 @@ CASES: Final = ("last", "rank 0", "two", "silent")
 _BESIDE: Final = {"side": "ours", "round_trip_ms": 0.0}
 _KILLED: Final = ("last", "rank 0", "two")
 _TWO_MORE_MS: Final = round(Recipe().sleep_ms * (4 / 2 - 4 / 3))
-"""Two survivors of four compute a half of the batch each, and not a third as three do: a GPU works so much longer."""
+"""Extra compute time of two survivors of four: each computes half of the batch, not a third as three survivors do."""
 _TARGETS: Final = (
     *(Target("recovery_ms", {**_BESIDE, "world": 4, "case": case}, 130.0) for case in ("last", "rank 0")),
     Target("recovery_ms", {**_BESIDE, "world": 4, "case": "two"}, 130.0 + _TWO_MORE_MS),
@@ -37,10 +37,10 @@ _TARGETS: Final = (
     *(Target("recovery_ms", {**_BESIDE, "world": world, "case": "silent"}, 1000.0) for world in (2, 4, 8)),
 )
 _PROTOCOL: Final = {
-    "bus": "2: a sign to the master and the halt back, what each holds to the master and the assignment back; and 1 "
-    "between master and bus to save the decision before it is told. The halt does not wait for its own to be saved",
-    "store": "2: each says where it is, and asks for all addresses at once (a wait and a get)",
-    "collectives": "none to agree; 1 broadcast if a survivor missed the last sum",
+    "bus": "2: a report to the master and the halt back, each state to the master and the assignment back; and 1 "
+    "between master and bus to save the decision before it is published. The halt is published before it is saved",
+    "store": "2: each rank publishes its address, then requests all addresses at once (a wait and a get)",
+    "collectives": "none to agree; 1 broadcast if a survivor missed the last all-reduce",
 }
 PHASES: Final = (
     "fell_out_ms",
@@ -53,13 +53,13 @@ PHASES: Final = (
     "recovery_ms",
 )
 _RECOVERED_WITHIN_S: Final = 30.0
-_TOLD_WITHIN_S: Final = 10.0
+_REPORTED_WITHIN_S: Final = 10.0
 _AWAKE_S: Final = 0.5
 _POLL_S: Final = 0.05
 
 
 def victims_of(case: str, world: int) -> tuple[int, ...]:
-    """Ranks; none if the world is too small for the case."""
+    """Ranks to kill; empty if the world is too small for the case."""
     match case:
         case "rank 0":
             return (0,)
@@ -69,7 +69,7 @@ def victims_of(case: str, world: int) -> tuple[int, ...]:
             return (world - 1,)
 
 
-def lose(fleet: HotFleet, case: str, world: int, chance: random.Random) -> Row:
+def lose(fleet: LiveFleet, case: str, world: int, chance: random.Random) -> Row:
     fleet.let_in()
     before = fleet.steady(world)
     fleet.hold_back()
@@ -82,11 +82,11 @@ def lose(fleet: HotFleet, case: str, world: int, chance: random.Random) -> Row:
     time.sleep(UNWATCHED_S)
     fleet.wait(
         lambda: trace.last_of_all(fleet.trace(), "step", survivors, before.generation, struck_s),
-        f"{len(survivors)} survivors to go on",
+        f"{len(survivors)} survivors to continue",
         _RECOVERED_WITHIN_S,
     )
-    told = _told_events(fleet, struck_s, len(lost))
-    row = phases(fleet.trace(), told, survivors, before.generation, struck_s)
+    reported = _reported_events(fleet, struck_s, len(lost))
+    row = phases(fleet.trace(), reported, survivors, before.generation, struck_s)
     if case == "silent":
         strike(victims, signal.SIGCONT)
         time.sleep(_AWAKE_S)
@@ -94,20 +94,20 @@ def lose(fleet: HotFleet, case: str, world: int, chance: random.Random) -> Row:
     verdict = fleet.audit(world - len(lost))
     waking = [place.trainer for place in lost]
     later = [each for each in fleet.trace() if each.what == "step" and each.pid in waking and each.at > struck_s + 0.1]
-    gone = sum(event["kind"] == "worker_gone" for event in told)
+    gone = sum(event["kind"] == "worker_gone" for event in reported)
     return {
         **row,
         "healthy_dropped": max(0, gone - len(lost)),
         "steps_of_the_lost": len(later),
         "lost": verdict.lost,
-        "repeated": verdict.repeated + verdict.taken_again,
+        "repeated": verdict.repeated + verdict.recomputed,
         "wrong": verdict.wrong,
         "identical": verdict.identical,
     }
 
 
-def _told_events(fleet: HotFleet, since_s: float, lost: int) -> list[dict[str, Any]]:
-    """The master's, once the new world runs and those who are gone are known to be."""
+def _reported_events(fleet: LiveFleet, since_s: float, lost: int) -> list[dict[str, Any]]:
+    """The master's events after the new world runs and all losses are reported."""
     found: list[dict[str, Any]] = []
 
     def look() -> bool:
@@ -116,18 +116,18 @@ def _told_events(fleet: HotFleet, since_s: float, lost: int) -> list[dict[str, A
         time.sleep(_POLL_S)
         return "world_running" in kinds and kinds.count("worker_gone") >= lost
 
-    fleet.wait(look, "the master to tell of the new world", _TOLD_WITHIN_S)
+    fleet.wait(look, "the master to report the new world", _REPORTED_WITHIN_S)
     return found
 
 
 def phases(
     events: Sequence[Traced],
-    told: Sequence[Mapping[str, Any]],
+    reported: Sequence[Mapping[str, Any]],
     survivors: Sequence[int],
     generation: int,
     struck_s: float,
 ) -> dict[str, Any]:
-    """Each in ms after the kill, and of the last survivor where not said otherwise."""
+    """Moments of a recovery in ms after the kill, mostly those of the last survivor."""
     committed = [trace.first_of(events, "step", pid, generation, struck_s) for pid in survivors]
     steps = {step.pid: step for step in committed if step is not None}
 
@@ -135,7 +135,7 @@ def phases(
         return trace.last_of_all(events, what, survivors, generation, struck_s)
 
     def master(kind: str) -> float | None:
-        return next((event["at"] for event in told if event["kind"] == kind), None)
+        return next((event["at"] for event in reported if event["kind"] == kind), None)
 
     computed = [
         event.at
@@ -154,7 +154,7 @@ def phases(
         "recovery_ms": all_of("step"),
     }
     caught_up = sum(event.what == "caught_up" and event.at > struck_s for event in events)
-    rounds = sum(event["kind"] == "world_halted" for event in told)
+    rounds = sum(event["kind"] == "world_halted" for event in reported)
     known = {name: (at_s - struck_s) * 1000 for name, at_s in moments.items() if at_s is not None}
     return {**known, "laggards": caught_up, "halts": rounds}
 
@@ -175,11 +175,11 @@ def measure(
 def _measure_world(
     world: int, round_trip_ms: float, cases: Sequence[str], rounds: int, recipe: Recipe
 ) -> Iterator[Row]:
-    """A failure ends it, and is told from outside of the fleet, with the ends of its logs."""
+    """Rounds of one world. A failure ends them with a row that has the ends of the logs."""
     chance = random.Random(world)
     of = {"side": "ours", "world": world, "case": cases[0], "round_trip_ms": round_trip_ms, "number": 1}
     try:
-        with hot_fleet(world, recipe, round_trip_ms=round_trip_ms) as fleet:
+        with live_fleet(world, recipe, round_trip_ms=round_trip_ms) as fleet:
             for number, case in ((number, case) for number in range(rounds) for case in cases):
                 of |= {"case": case, "number": number + 1}
                 yield {**of, **lose(fleet, case, world, chance)}
@@ -200,8 +200,8 @@ def measure_torchrun(rounds: int, world: int) -> list[Row]:
 
 def _say(row: Row) -> None:
     case = f"{row['side']}, world {row['world']}, {row['case']}, {row['round_trip_ms']:g} ms away, {row['number']}"
-    told = row.get("problem") or ", ".join(f"{name} {row[name]:.0f}" for name in PHASES if name in row)
-    print(f"{case}: {told}", file=sys.stderr, flush=True)
+    reported = row.get("problem") or ", ".join(f"{name} {row[name]:.0f}" for name in PHASES if name in row)
+    print(f"{case}: {reported}", file=sys.stderr, flush=True)
 
 
 def _holds(row: Row) -> bool:
@@ -211,15 +211,15 @@ def _holds(row: Row) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = parser_of(_NAME, __doc__)
-    parser.add_argument("--cases", default=",".join(CASES), help="of: last, rank 0, two, silent  [all]")
-    parser.add_argument("--peer-rounds", type=int, help="of torchrun and torchft; 0 for none  [as many as ours]")
+    parser.add_argument("--cases", default=",".join(CASES), help="any of: last, rank 0, two, silent  [all]")
+    parser.add_argument("--peer-rounds", type=int, help="rounds of torchrun and torchft; 0 for none  [--rounds]")
     parser.add_argument("--torchft-python", metavar="PATH", help="an interpreter with torchft and torch")
     options = parser.parse_args(arguments)
     check(parser, options)
     cases = tuple(options.cases.split(","))
     unknown = set(cases) - set(CASES)
     if unknown:
-        parser.error(f"--cases: {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+        parser.error(f"--cases: unknown {', '.join(sorted(unknown))}; known are {', '.join(CASES)}")
 
     rounds = measure(options.rounds, options.worlds, options.delay_ms, cases, Recipe(sleep_ms=options.sleep_ms))
     peers = options.rounds if options.peer_rounds is None else options.peer_rounds

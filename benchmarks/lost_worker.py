@@ -1,7 +1,7 @@
 """One round of losing a worker: train, kill one of the workers as if its machine were lost, wait for the next step.
 
-The clock runs from the kill to the first step that the smaller world completed, as the script itself wrote it down.
-Nothing is told to the contestant: how it learns of the loss is what is measured.
+The clock runs from the kill to the first step that the smaller world completed, as the script traced it. The contestant
+gets no hint: how it detects the loss is part of the measurement.
 """
 
 import subprocess
@@ -24,7 +24,7 @@ _POLL_S = 0.05
 
 
 class Round(Struct, frozen=True, omit_defaults=True):
-    """What one round saw. `restart_s` is None if no step of the smaller world came in time: then `problem` says why."""
+    """Result of one round. `restart_s` is None if the smaller world completed no step in time; see `problem`."""
 
     side: str
     restart_s: float | None
@@ -47,7 +47,7 @@ class Contestant(Protocol):
     def side(self) -> str: ...
 
     def start(self, command: Sequence[str], folder: Path) -> list["subprocess.Popen[bytes]"]:
-        """Start training by this script and arguments; logs and whatever else go to the folder."""
+        """Start training with this script and arguments; put logs and other files into the folder."""
 
     def one_worker(self, started: Sequence["subprocess.Popen[bytes]"]) -> list[int]:
         """All processes of one worker that the others can do without."""
@@ -80,7 +80,7 @@ def lose_one(
             killed_after_step = trace.last_step(trace.read(steps), workers)
             first = wait(
                 lambda: trace.first_of_world(trace.read(steps), workers - 1, killed_at_unix_s),
-                f"{workers - 1} workers to go on",
+                f"{workers - 1} workers to continue",
                 [process for process in started if process.pid not in victims],
                 timeout_s=timeout_s,
                 poll_s=_POLL_S,

@@ -1,8 +1,8 @@
-"""What the SDK costs a run that nothing happens to, against plain DDP: two ranks, steps of about 10 ms.
+"""What the SDK costs in an undisturbed run, against plain DDP: two ranks, steps of about 10 ms.
 
-Both train the same model in the same two processes of a whole stack, in blocks of steps in turns: DDP, SDK, SDK, DDP.
-The ratio is that of the mean steps of each round. How much two blocks of the same side differ is the A/A spread, below
-which a difference means nothing.
+Both train the same model in the same two processes of a whole stack, in alternating blocks of steps: DDP, SDK, SDK,
+DDP. The ratio is that of the mean steps of each round. The A/A spread is how much two blocks of the same side differ; a
+smaller difference is noise.
 """
 
 import argparse
@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from benchmarks.hot.fleet import HotFleet, running
-from benchmarks.hot.report import Row, machine
+from benchmarks.live.fleet import LiveFleet, running
+from benchmarks.live.report import Row, machine
 from benchmarks.report import Result, publish
 
 DESCRIPTION: Final = "mean step of the SDK against plain DDP in an undisturbed run, as a ratio"
@@ -26,18 +26,18 @@ _ROUND_WITHIN_S: Final = 120.0
 
 
 def measure(rounds: int, steps: int) -> list[Row]:
-    script = Path(__file__).parent / "hot" / "overhead_trainer.py"
+    script = Path(__file__).parent / "live" / "overhead_trainer.py"
     found: list[Row] = []
     with running(_WORKERS, [str(script), "--rounds", str(rounds), "--steps", str(steps)]) as fleet:
         for number in range(1, rounds + 1):
             found.append({"number": number, **figures(_blocks(fleet, number)), "load": machine()["load"]})
             row = found[-1]
-            told = f"{row['sdk_ms']:.2f} / {row['ddp_ms']:.2f} ms = {row['ratio']:.4f}, A/A {row['a_a']:.4f}"
-            print(f"round {number} of {rounds}: {told}", file=sys.stderr, flush=True)
+            reported = f"{row['sdk_ms']:.2f} / {row['ddp_ms']:.2f} ms = {row['ratio']:.4f}, A/A {row['a_a']:.4f}"
+            print(f"round {number} of {rounds}: {reported}", file=sys.stderr, flush=True)
     return found
 
 
-def _blocks(fleet: HotFleet, number: int) -> list[dict[str, Any]]:
+def _blocks(fleet: LiveFleet, number: int) -> list[dict[str, Any]]:
     file = fleet.folder / f"round-{number}.json"
     fleet.wait(file.exists, f"round {number} of both sides", _ROUND_WITHIN_S)
     blocks: list[dict[str, Any]] = msgspec.json.decode(file.read_bytes())
@@ -45,7 +45,7 @@ def _blocks(fleet: HotFleet, number: int) -> list[dict[str, Any]]:
 
 
 def figures(blocks: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Of a round: mean and median steps of both sides, and by how much the two blocks of DDP differ."""
+    """Figures of a round: mean and median steps of both sides, and the difference between the two blocks of DDP."""
     by_side: dict[str, list[list[float]]] = {"ddp": [], "sdk": []}
     for block in blocks:
         by_side[block["side"]].append(block["steps_ms"])
@@ -62,7 +62,7 @@ def figures(blocks: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def result_of(rounds: Sequence[Row]) -> Result:
-    """Of the medians. What the same side differs from itself by is forgiven."""
+    """The result from the medians; the target is at least the A/A spread."""
     ratio = statistics.median(row["ratio"] for row in rounds)
     spread = statistics.median(row["a_a"] for row in rounds)
     ours, peer = (statistics.median(row[side] for row in rounds) for side in ("sdk_ms", "ddp_ms"))
@@ -72,8 +72,8 @@ def result_of(rounds: Sequence[Row]) -> Result:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{_NAME}", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=12, help="of two blocks of each side  [12]")
-    parser.add_argument("--steps", type=int, default=100, help="of a block  [100]")
+    parser.add_argument("--rounds", type=int, default=12, help="rounds of two blocks of each side  [12]")
+    parser.add_argument("--steps", type=int, default=100, help="steps of a block  [100]")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     if options.rounds < 1 or options.steps < 1:

@@ -1,8 +1,8 @@
-"""How long a plan takes, whether it is the best there is, and what it is worth against simple policies.
+"""How long a plan takes, how close it is to the best plan, and how it compares with simple policies.
 
-Three parts: the time of a plan for 1, 10 and 100 zones, 3 accelerators and up to 1,000 nodes; the gap to the best of
-every placement where those can all be tried, by the same rules and with all that may limit a plan; and days in
-generated markets, or in a trace, with ours and with simple policies side by side: dollars for 1,000 steps and steps in
+Three parts: the time of a plan for 1, 10 and 100 zones, 3 accelerators and up to 1,000 nodes; the gap to the best
+placement in small markets where all placements can be tried, with the same rules and limits; and days in generated
+markets, or in a trace, with Tradewind's planner and simple policies side by side: dollars for 1,000 steps, and steps in
 a day.
 """
 
@@ -37,7 +37,7 @@ _NODES: Final = 1000
 _SIZES: Final = ((4, 64), (16, 256), (100, _NODES))
 _DAY_ZONES: Final = 6
 _GAP: Final = 1e-6
-"""What the estimate rounds."""
+"""Tolerance for rounding in the estimate."""
 Row = dict[str, Any]
 
 
@@ -63,13 +63,13 @@ def timed(zones: int, rounds: int) -> Iterator[Row]:
 
 
 def gaps(markets: int) -> Iterator[Row]:
-    """With all that may limit a plan, one by one and together, and from something that is held."""
+    """Gaps under each limit of a plan, one by one and together, and with current capacity."""
     for seed, case in product(range(markets), CASES):
         objective = (Objective.COST, Objective.THROUGHPUT)[seed % 2]
-        criteria, market, present = situation(case, seed, objective)
-        search = ExhaustiveSearch(criteria, PROFILE, market, present, Tuning())
+        criteria, market, current = situation(case, seed, objective)
+        search = ExhaustiveSearch(criteria, PROFILE, market, current, Tuning())
         best, _, _ = choose(search, search.best(anywhere(search)).best)
-        made = plan(criteria, PROFILE, market, present)
+        made = plan(criteria, PROFILE, market, current)
         yield {
             "part": "gap",
             "case": case,
@@ -107,7 +107,7 @@ def days(markets: int, trace: Path | None) -> Iterator[Row]:
 
 
 def summary(rows: Sequence[Row]) -> list[Row]:
-    """For people: medians. The raw rounds are in the JSON."""
+    """Medians for the table; the JSON has the raw rounds."""
     found: list[Row] = [
         {"part": "time", "case": f"{zones} zones", "p50_ms": report.percentile(_of(rows, "ms", zones=zones), 50)}
         for zones in ZONES_AND_MS
@@ -147,12 +147,12 @@ def _result(rows: Sequence[Row]) -> report.Result:
         for policy in POLICIES
         if policy != "ours"
     ]
-    ok = all(limit.is_kept for limit in limits)
+    ok = all(limit.is_met for limit in limits)
     return report.Result(_NAME, "", limits[0].ours, None, None, limits[0].target, ok, tuple(rows), tuple(limits))
 
 
 def _ratio(rows: Sequence[Row], objective: Objective, figure: str, policy: str) -> float | None:
-    """The median over the markets in which both could train."""
+    """The median ratio over the markets in which both could train."""
     ratios = []
     days = [row for row in rows if row["part"] == "day" and row["objective"] == objective.value]
     for name in dict.fromkeys(row["market"] for row in days):

@@ -1,4 +1,4 @@
-"""What the benchmarks of preemptions share: how many there are, what is known of each, and the report of all."""
+"""Shared parts of the benchmarks of preemptions: options, rounds and the report."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from benchmarks import report
 
 
 class Preemption(Struct, frozen=True, omit_defaults=True):
-    """What it took is None if nothing came of it in time: then a `problem` says why."""
+    """One preemption. Subclasses add a duration, or None and a `problem` after a timeout."""
 
     number: int
     node: str

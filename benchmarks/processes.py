@@ -1,4 +1,4 @@
-"""Processes that a benchmark starts: told apart by their commands, and none left behind."""
+"""Processes that a benchmark starts: identified by their commands, and none left behind."""
 
 import ctypes
 import os
@@ -17,7 +17,7 @@ _LAST_WORD_S: Final = 10.0
 
 
 def command_line(pid: int) -> str:
-    """Empty for a process that has ended."""
+    """The command line of a process; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
     except (FileNotFoundError, ProcessLookupError):
@@ -32,12 +32,12 @@ def kill(pids: Sequence[int]) -> None:
 
 @contextmanager
 def leaving_none() -> Iterator[None]:
-    """Whatever is started inside, and whatever that starts, has ended afterwards, however the inside ends.
+    """Ends all processes that the block starts, and their descendants, when the block ends.
 
-    Orphans come to this process instead of to init, so that they can be found whatever session they made.
+    This process reaps orphans instead of init, so it finds them in any session.
     """
     before = set(descendants(os.getpid()))
-    with _adopting_orphans(), _sigterm_as_exit():
+    with _as_subreaper(), _sigterm_as_exit():
         try:
             yield
         finally:
@@ -45,16 +45,16 @@ def leaving_none() -> Iterator[None]:
 
 
 @contextmanager
-def _adopting_orphans() -> Iterator[None]:
-    _set_adopting(True)
+def _as_subreaper() -> Iterator[None]:
+    _set_subreaper(True)
     try:
         yield
     finally:
-        _set_adopting(False)
+        _set_subreaper(False)
 
 
-def _set_adopting(adopting: bool) -> None:
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, int(adopting), 0, 0, 0) != 0:
+def _set_subreaper(enabled: bool) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, int(enabled), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
 
 

@@ -1,8 +1,8 @@
-"""How long until a machine that was taken is asked for elsewhere, from the preemption to the request at the cloud.
+"""How long it takes to request a replacement of a preempted node elsewhere, from the preemption to the cloud's API.
 
-Nodes of a job are taken one after the other through the simulator's control endpoint, without notice and with no
-operation in flight. The clock runs from the arrival of that call to the arrival of the request that raises another
-pool, both as the simulator saw them. Between lie the Kubernetes API, the cluster-controller, the bus, the master.
+The benchmark preempts nodes of a job one after the other through the simulator's control endpoint, without notice and
+with no operation in flight. The clock runs from the arrival of that call to the arrival of the request that grows
+another pool, both in the simulator. Between them are the Kubernetes API, cluster-controller, bus and master.
 """
 
 import os
@@ -16,9 +16,9 @@ from benchmarks.preemptions import Preemption, parser_of, publish
 from benchmarks.simulated_fleet import PACE_S, Call, Node, SimulatedFleet, simulated_fleet
 from benchmarks.stacks import StackFailed
 
-DESCRIPTION: Final = "milliseconds from a preemption to the request that raises another pool, at the cloud's API"
+DESCRIPTION: Final = "milliseconds from a preemption to the request that grows another pool, at the cloud's API"
 CONDITIONS: Final = (
-    "the simulator tells at once that a node is gone (node monitor 0 s; by itself it would look once a second), "
+    "the simulator reports at once that a node is gone (node monitor 0 s; the default is 1 s), "
     "and no operation is in flight"
 )
 _NAME: Final = "reaction"
@@ -26,19 +26,19 @@ _TARGETS_MS: Final = {50.0: 50.0, 99.0: 250.0}
 _NODES: Final = 3
 _RAISED_WITHIN_S: Final = 60.0
 _UNDISTURBED_S: Final = 0.3
-"""Nobody is asked how far it is meanwhile."""
+"""Seconds after a preemption in which nothing polls."""
 
 
 class Reaction(Preemption, frozen=True, omit_defaults=True):
     reaction_ms: float | None
     request: str = ""
     load: float = 0.0
-    """Of the machine, as it counts it, over the last minute."""
+    """Load average of the machine over the last minute."""
     problem: str | None = None
 
 
 def raising(calls: Sequence[Call], victim: Node) -> Call | None:
-    """The first request for nodes of a pool other than the one that lost its node; whatever that one is told lowers."""
+    """The first request for nodes in a pool other than the victim's; requests for the victim's pool shrink it."""
     for call in calls:
         if call.method in ("CreateNodePool", "SetNodePoolSize") and not call.target.endswith(f"/{victim.pool}"):
             return call
@@ -51,7 +51,7 @@ def measure(fleet: SimulatedFleet, number: int, victim: Node, notice_s: float) -
     time.sleep(_UNDISTURBED_S)
     try:
         raised = fleet.wait(
-            lambda: raising(fleet.calls(taken.number, "gke"), victim), "another pool to be raised", _RAISED_WITHIN_S
+            lambda: raising(fleet.calls(taken.number, "gke"), victim), "another pool to grow", _RAISED_WITHIN_S
         )
     except StackFailed as failure:
         return Reaction(number, victim.name, None, load=load, problem=str(failure))
@@ -64,7 +64,7 @@ def measure_all(preemptions: int, notice_s: float) -> list[Reaction]:
     chance = random.Random(0)
     with simulated_fleet(_NODES) as fleet:
         for number in range(1, preemptions + 1):
-            nodes = fleet.calm(_NODES)
+            nodes = fleet.quiet(_NODES)
             began_s = time.monotonic()
             rounds.append(measure(fleet, number, chance.choice(nodes), notice_s))
             print(f"preemption {number} of {preemptions}: {rounds[-1].reaction_ms} ms", file=sys.stderr, flush=True)
@@ -73,10 +73,8 @@ def measure_all(preemptions: int, notice_s: float) -> list[Reaction]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = parser_of(_NAME, __doc__, preemptions=100, what="how many nodes are taken")
-    parser.add_argument(
-        "--notice-s", type=float, default=0.0, help="what they are given before; 0: lost without a word"
-    )
+    parser = parser_of(_NAME, __doc__, preemptions=100, what="number of nodes to preempt")
+    parser.add_argument("--notice-s", type=float, default=0.0, help="notice in seconds; 0: no notice")
     options = parser.parse_args(arguments)
     if options.notice_s < 0:
         parser.error("--notice-s must be at least 0")

@@ -1,6 +1,6 @@
-"""What every benchmark ends with: ours against the peer's, one JSON object or a readable table, and an exit code.
+"""The report of a benchmark: Tradewind's figure against the peer's, as a JSON object or a table, and an exit code.
 
-Where no peer publishes a figure, ours are held against limits.
+Without a peer's figure, Tradewind's figures are compared with limits.
 """
 
 import math
@@ -16,21 +16,22 @@ from rich.table import Table
 
 
 class Limit(Struct, frozen=True):
-    """A figure, such as `p99`, and the most that it may be."""
+    """A figure, such as `p99`, and its largest allowed value."""
 
     figure: str
     ours: float | None
     target: float
 
     @property
-    def is_kept(self) -> bool:
+    def is_met(self) -> bool:
         return self.ours is not None and self.ours <= self.target
 
 
 class Result(Struct, frozen=True):
-    """`ratio` is ours / peer; a benchmark is ok if every round of ours counted and the ratio is at most the target.
+    """The result of a benchmark. `ratio` is ours / peer.
 
-    Without a peer it is ok if every round counted and every limit is kept; `ours` and `target` are the first limit's.
+    It is ok if every round of ours succeeded and the ratio is at most the target. Without a peer it is ok if every
+    round succeeded and every limit is met; `ours` and `target` are then those of the first limit.
     """
 
     name: str
@@ -53,7 +54,7 @@ def compare(
     target: float,
     rounds: Sequence[Mapping[str, Any]],
 ) -> Result:
-    """Medians side by side. A round without a number failed: forgiven to the peer, not to us."""
+    """Compares medians. A round without a number failed, which is allowed for the peer only."""
     our_median = _median(ours)
     peer_median = _median(peer)
     ratio = our_median / peer_median if our_median is not None and peer_median else None
@@ -69,15 +70,15 @@ def hold(
     targets: Mapping[float, float],
     rounds: Sequence[Mapping[str, Any]],
 ) -> Result:
-    """Without a peer: the most that each percentile may be. A round without a number failed, and fails the rest."""
+    """Compares percentiles with limits, without a peer. A round without a number fails the benchmark."""
     counted = [value for value in ours if value is not None]
     limits = tuple(Limit(f"p{share:g}", percentile(counted, share), target) for share, target in targets.items())
-    ok = len(counted) == len(ours) and all(limit.is_kept for limit in limits)
+    ok = len(counted) == len(ours) and all(limit.is_met for limit in limits)
     return Result(name, unit, limits[0].ours, None, None, limits[0].target, ok, tuple(rounds), limits)
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:
-    """The least of the values that so many percent of them do not exceed."""
+    """The smallest value that `share` percent of the values do not exceed."""
     if not values:
         return None
     return sorted(values)[max(0, math.ceil(len(values) * share / 100) - 1)]
@@ -89,7 +90,7 @@ def _median(values: Sequence[float | None]) -> float | None:
 
 
 def publish(result: Result, *, as_json: bool) -> int:
-    """Print the result; the exit code says whether the target was met."""
+    """Prints the result; returns exit code 0 if the target was met."""
     if as_json:
         sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
     else:
@@ -110,7 +111,7 @@ def _print_table(result: Result) -> None:
     verdict = "ok" if result.ok else "MISSED"
     if result.limits:
         figures = (f"{limit.figure} {_shown(limit.ours)} (at most {limit.target:g})" for limit in result.limits)
-        console.print(f"{', '.join(figures)} {result.unit}; none publishes a peer's: {verdict}")
+        console.print(f"{', '.join(figures)} {result.unit}; no peer's figure to compare with: {verdict}")
         return
     console.print(
         f"median ours {_shown(result.ours)} {result.unit}, peer {_shown(result.peer)} {result.unit}; "

@@ -1,7 +1,7 @@
-"""How long training stands still when a worker is lost without notice: `tradewind run` beside tuned torchrun.
+"""How long training stops when a worker is lost without notice: `tradewind run` against tuned torchrun.
 
-Both run the same unmodified script on loopback and lose one worker by SIGKILL, in turns, so that both meet the same
-noise of the machine.
+Both run the same unmodified script on loopback and lose one worker by SIGKILL, alternating, so that the noise of the
+machine is the same for both.
 """
 
 import argparse

@@ -1,12 +1,12 @@
 """What a master costs and how fast it answers with thousands of workers in one job.
 
-The nats-server and the master are real processes. Cluster-controllers and workers are played by few processes: each
-worker has its own connection to the bus, sends its heartbeats, and answers halts and assignments at once, so the time
-that trainers need to park is not included. The controllers run the production code.
+The nats-server and the master are real processes. A few processes play cluster-controllers and workers: each worker has
+its own connection to the bus, sends its heartbeats, and answers halts at once, so the time that trainers need to park
+is not included. The controllers run the production code.
 
 A loss runs from the closing of a worker's connection, which its controller reports as proof, to the moment at which the
-last member of the next world has its assignment. Beside it: one message of 1 kB to the same connections, in the same
-run.
+last member of the next world has its assignment. For comparison, the same run sends one message of 1 kB to the same
+connections.
 """
 
 import argparse
@@ -39,17 +39,17 @@ _STEADY_S: Final = 20.0
 _SETTLE_S: Final = 3.0
 """Seconds between the first world and the first measurement."""
 _BUSY: Final = 0.9
-"""Share of the machine above which a steady state is not counted: then its processes wait for each other."""
+"""CPU share of the machine above which a steady state does not count, because processes wait for each other."""
 _PROBES_PER_S: Final = 3.0
 _SAMPLE_MEMORY_S: Final = 10.0
 _CPU_SHARE: Final = 0.25
 _MEMORY_GROWTH: Final = 0.1
 _LOSS_BEYOND_RAW_MS: Final = ((3000, 150.0), (10_000, 300.0))
-"""What a loss may take above three times the raw message, up to so many workers."""
+"""Workers, and the time that a loss may take above three times the raw message with up to so many workers."""
 
 
 class Setup(Struct, frozen=True):
-    """One round: so many workers in all, evenly in so many jobs."""
+    """The size of a round: workers in all, spread evenly over the jobs."""
 
     workers: int
     jobs: int
@@ -69,12 +69,12 @@ class Options(Struct, frozen=True):
 
 
 class Steady(Struct, frozen=True):
-    """What a master uses while nothing happens."""
+    """Usage of a master while nothing changes."""
 
     cpu_share: float
-    """Of one core."""
+    """Share of one core that the master uses."""
     machine_share: float
-    """Of all cores, by all processes."""
+    """Share of all cores that all processes use."""
     bytes_in_per_worker_s: float
     bytes_out_per_worker_s: float
     heartbeats_per_s: float
@@ -90,24 +90,24 @@ class Change(Struct, frozen=True):
     worker: str
     took_ms: float
     cpu_s: float
-    """Of the master, until the last assignment had arrived."""
+    """CPU time of the master until the last assignment arrived."""
     bytes_in_per_worker: float
     bytes_out_per_worker: float
 
 
 class Round(Struct, frozen=True, omit_defaults=True):
-    """Figures are None where the round failed before they were measured; then `problem` says why."""
+    """Figures of one round. A figure is None if the round failed before; see `problem`."""
 
     setup: Setup
     formed_s: float | None = None
-    """From the first submit to the first complete world of each job."""
+    """Seconds from the first submit to the first complete world of each job."""
     steady: Steady | None = None
     asked: Steady | None = None
-    """The same while the API is asked a few times a second."""
+    """The same while the API gets a few requests per second."""
     raw_ms: tuple[float, ...] = ()
     changes: tuple[Change, ...] = ()
     rss_mb: tuple[float, ...] = ()
-    """Of the master, from the first complete world to the end."""
+    """Memory of the master from the first complete world to the end."""
     api: Mapping[str, Latency] = {}
     leases_lost: int | None = None
     healthy_removed: int | None = None
@@ -122,7 +122,7 @@ class Round(Struct, frozen=True, omit_defaults=True):
         return percentile(self.raw_ms, 50)
 
     def summary(self) -> dict[str, Any]:
-        """The row of the table."""
+        """The figures as a row of the table."""
         changes = self.changes
         mean = {
             field: sum(getattr(change, field) for change in changes) / len(changes) if changes else None
@@ -171,7 +171,7 @@ def limits_of(done: Round, options: Options) -> Iterator[Limit]:
 
 
 class Measurement:
-    """One round, step by step: what was measured before a failure is kept."""
+    """Measures one round step by step; figures measured before a failure stay."""
 
     def __init__(self, setup: Setup, options: Options) -> None:
         self._setup = setup
@@ -196,10 +196,10 @@ class Measurement:
                 self._say(f"formed after {self.done.formed_s} s")
                 self._measure(fleet)
         except StackFailed as failure:
-            sentence, _, tails = str(failure).partition("\n")
+            message, _, tails = str(failure).partition("\n")
             print(tails, file=sys.stderr, flush=True)
-            self._note(problem=sentence)
-            self._say(f"failed: {sentence}")
+            self._note(problem=message)
+            self._say(f"failed: {message}")
         return self.done
 
     def _measure(self, fleet: PlayedFleet) -> None:
@@ -244,7 +244,7 @@ class Measurement:
             round((after.bytes_out - before.bytes_out) / took_s / self._setup.workers, 1),
             round((after.heartbeats_heard - before.heartbeats_heard) / took_s, 1),
         )
-        discarded = "" if steady.counts else f": discarded, since the machine was used above {_BUSY:.0%}"
+        discarded = "" if steady.counts else f": discarded, because the machine is used above {_BUSY:.0%}"
         self._say(f"the master uses {steady.cpu_share:.1%} of a core, all {steady.machine_share:.0%}{discarded}")
         return steady
 
@@ -277,7 +277,7 @@ class Measurement:
             self._say(f"{left_s:.0f} s to go, the master has {self.done.rss_mb[-1]} MB")
 
     def _judge(self, fleet: PlayedFleet, lost: Sequence[Lost]) -> None:
-        """By what the master itself announced. Who ended by the player's will is not removed by the master."""
+        """Counts removals of healthy workers in the master's events, without those that the player ended."""
         victims = {each.worker for each in lost}
         gone = [
             event
@@ -290,7 +290,7 @@ class Measurement:
         terms = sum(event["kind"] == "master_started" for event in fleet.events())
         self._note(healthy_removed=len(gone), leases_lost=terms - 1)
         if gone:
-            self._say(f"healthy workers were removed, the first because: {gone[0]['why']}")
+            self._say(f"the master removed {len(gone)} healthy workers; reason of the first: {gone[0]['why']}")
 
     def _note(self, **figures: object) -> None:
         self.done = msgspec.structs.replace(self.done, **figures)
@@ -315,7 +315,7 @@ def _total(seen: Sequence[Seen]) -> _Total:
 
 def result_of(rounds: Sequence[Round], options: Options) -> Result:
     limits = tuple(limit for done in rounds for limit in limits_of(done, options))
-    ok = all(limit.is_kept for limit in limits) and not any(done.problem for done in rounds)
+    ok = all(limit.is_met for limit in limits) and not any(done.problem for done in rounds)
     first = limits[0] if limits else Limit("", None, 0.0)
     return Result(_NAME, "", first.ours, None, None, first.target, ok, tuple(map(msgspec.to_builtins, rounds)), limits)
 
@@ -327,18 +327,18 @@ def _print(rounds: Sequence[Round], result: Result) -> None:
                 print(f"{figure:>18}  {f'{value:.3f}' if isinstance(value, float) else value}")
         print()
     for limit in result.limits:
-        print(f"{limit.figure}: {limit.ours} (at most {limit.target:g}): {'ok' if limit.is_kept else 'MISSED'}")
+        print(f"{limit.figure}: {limit.ours} (at most {limit.target:g}): {'ok' if limit.is_met else 'MISSED'}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{_NAME}", description=__doc__)
-    parser.add_argument("--workers", type=_numbers, help="in all, e.g. 1000,3000 (default: 1000,3000,10000)")
-    parser.add_argument("--jobs", type=_numbers, default=_JOBS, help="that share them evenly, e.g. 1,50")
+    parser.add_argument("--workers", type=_numbers, help="workers in all, e.g. 1000,3000 (default: 1000,3000,10000)")
+    parser.add_argument("--jobs", type=_numbers, default=_JOBS, help="jobs that share the workers evenly, e.g. 1,50")
     parser.add_argument("--clusters", type=int, default=20)
     parser.add_argument("--players", type=int, default=2, help="processes that play clusters and workers")
-    parser.add_argument("--sdk", action="store_true", help="report as trainers that use the SDK")
-    parser.add_argument("--losses", type=int, default=20, help="of one worker each")
-    parser.add_argument("--minutes", type=float, default=0.0, help="to watch the master's memory at the end")
+    parser.add_argument("--sdk", action="store_true", help="report like trainers that use the SDK")
+    parser.add_argument("--losses", type=int, default=20, help="number of losses of one worker")
+    parser.add_argument("--minutes", type=float, default=0.0, help="minutes to watch the master's memory at the end")
     parser.add_argument("--steady-s", type=float, default=_STEADY_S, help="seconds over which CPU is measured")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args(arguments)
@@ -360,12 +360,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _rounds(setups: Sequence[Setup], options: Options) -> Iterator[Round]:
-    """A master that fails with some workers is not asked to serve more of them."""
+    """Measures all setups; skips larger ones after a failure with the same number of jobs."""
     failed: dict[tuple[int, bool], int] = {}
     for setup in setups:
         kind = setup.jobs, setup.sdk
         if kind in failed and setup.workers > failed[kind]:
-            yield Round(setup, problem=f"left out, since the round with {failed[kind]} workers failed")
+            yield Round(setup, problem=f"skipped, because the round with {failed[kind]} workers failed")
             continue
         done = Measurement(setup, options).run()
         if done.problem:

@@ -1,8 +1,8 @@
-"""Everything that a benchmark of the control plane needs, as processes of this machine: a bus, the simulator, a master
-with a fleet of many zones in two regions, and one job that holds nodes, with a worker-agent on each that never trains.
+"""A stack for benchmarks of the control plane as processes of this machine.
 
-The simulator's own delays, such as the time until Kubernetes forgets a node, are set to nothing: what is measured is
-how fast we react, not how slow the cloud tells.
+It has a bus, the simulator, a master with a fleet of many zones in two regions, and one job with nodes and a
+worker-agent on each that never trains. The simulator's own delays, such as the time until Kubernetes forgets a node,
+are 0: the benchmarks measure how fast Tradewind reacts, not how fast the cloud reports.
 """
 
 import json
@@ -24,24 +24,24 @@ from runtime.children import free_port
 JOB: Final = "held"
 READY_S: Final = 180.0
 _COOLDOWN_S: Final = 120.0
-"""So long a zone that took a node is the last choice. There are enough zones that one is always calm."""
+"""Seconds for which a zone that preempted a node is the last choice. There are enough zones without cooldown."""
 _REGIONS: Final = {"us": "us-central1", "eu": "europe-west4"}
 _ZONES: Final = tuple(
     (name, f"{region}-{letter}") for letter in ascii_lowercase[:20] for name, region in _REGIONS.items()
 )
 PACE_S: Final = _COOLDOWN_S / (len(_ZONES) - 2)
 _QUIET_S: Final = 0.6
-"""The master asks after an operation every quarter of a second: silence for longer means that none is under way."""
+"""The master polls an operation every quarter of a second: no call for longer means that none is under way."""
 _POLL_S: Final = 0.25
-"""Seldom: whoever is asked has the work to do that is measured."""
+"""Seconds between two polls; they use the processes that are measured."""
 _SIMULATOR: Final = {
     "SPEED": "100",
     "FORGET_S": "0",
-    # Ten real seconds, as in the real one: a slot is given up before it is filled again.
+    # Ten real seconds, as in the real cloud: the master abandons a slot before it is filled again.
     "RECREATE_S": "1000",
     "REGION_NODE_MONITOR_S": "0",
     "CALLS_PER_MINUTE": "0",
-    # What is measured is a fleet of many zones, not how quotas limit it.
+    # The benchmarks measure a fleet of many zones, not limits by quotas.
     "DEFAULT_QUOTA": "10000",
     "QUOTAS": ",".join(
         f"{metric}=100000"
@@ -52,7 +52,7 @@ _Seen = TypeVar("_Seen")
 
 
 class Call(Struct, frozen=True):
-    """What the simulator was asked, and when it arrived."""
+    """A call that the simulator received, with its time of arrival."""
 
     number: int
     at_s: float
@@ -78,7 +78,7 @@ class SimulatedFleet:
         self._last_call: Call | None = None
 
     def preempt(self, node: str, notice_s: float) -> Call:
-        """The call as the simulator saw it arrive."""
+        """Preempts a node; returns the call as the simulator recorded it."""
         answer = fetch(f"{self._control_url}/control/preempt", {"node": node, "notice_s": notice_s})
         number: int = answer["call"]
         return next(call for call in self.calls(number - 1, "control") if call.number == number)
@@ -90,12 +90,12 @@ class SimulatedFleet:
         lines = read(f"{self._master_url}/v1/jobs/{JOB}/events").splitlines()
         return [json.loads(line) for line in lines if line]
 
-    def calm(self, nodes: int, *, workers: int = 0) -> list[Node]:
-        """Waits until the job has its nodes and at least so many workers, and nothing is being asked of the cloud."""
+    def quiet(self, nodes: int, *, workers: int = 0) -> list[Node]:
+        """Waits until the job has its nodes and at least `workers` workers, and no operation is in flight."""
         awaited = f"{nodes} nodes, {workers} workers and no operation in flight"
-        return self.wait(lambda: self._when_calm(nodes, workers), awaited)
+        return self.wait(lambda: self._when_quiet(nodes, workers), awaited)
 
-    def _when_calm(self, nodes: int, workers: int) -> list[Node] | None:
+    def _when_quiet(self, nodes: int, workers: int) -> list[Node] | None:
         there = fetch(f"{self._control_url}/inventory?label=tradewind-job={JOB}")
         found = msgspec.convert(there["nodes"], list[Node])
         for call in self.calls(self._last_call.number if self._last_call else 0, "gke"):
@@ -118,7 +118,7 @@ class SimulatedFleet:
 
 @contextmanager
 def simulated_fleet(nodes: int) -> Iterator[SimulatedFleet]:
-    """Of one job with so many nodes. Afterwards nothing of it is left, however the inside ends."""
+    """A fleet with one job of `nodes` nodes. Afterwards none of its processes is left."""
     with own_folder("tw-bench-") as folder:
         yield _start(folder, nodes)
 
@@ -163,7 +163,7 @@ def _start(folder: Path, nodes: int) -> SimulatedFleet:
         {"TRADEWIND_API_URL": f"http://127.0.0.1:{api}"},
     )
     if submit.wait(READY_S) != 0:
-        raise StackFailed("the job was not taken")
+        raise StackFailed("tradewind submit failed")
     return fleet
 
 
@@ -193,7 +193,7 @@ def fleet_file(grpc_port: int, control_port: int) -> dict[str, Any]:
 
 
 def _job(nodes: int, python: str) -> dict[str, Any]:
-    """Planned, with gradients so small that no zone is too far."""
+    """A planned job with gradients so small that no zone is too far."""
     return {
         "name": JOB,
         "launch": {"script": "train.py", "python": python},
@@ -205,7 +205,7 @@ def _job(nodes: int, python: str) -> dict[str, Any]:
 
 
 def _idle_interpreter(folder: Path) -> str:
-    """Warm hosts would take the machine from what is measured."""
+    """A program that sleeps instead of Python, because warm hosts would use the cores that are measured."""
     program = folder / "idle"
     program.write_text("#!/bin/sh\nexec sleep 86400\n")
     program.chmod(0o755)

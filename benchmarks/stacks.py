@@ -1,4 +1,4 @@
-"""Processes that a benchmark measures: started with logs, waited for, asked over HTTP; and why one of them failed."""
+"""Starts the processes that a benchmark measures, waits for them, queries them over HTTP, and shows their logs."""
 
 import http.client
 import json
@@ -21,12 +21,12 @@ _Seen = TypeVar("_Seen")
 
 
 class StackFailed(Exception):
-    """What was started did not come to where it should."""
+    """A started process ended, or did not reach the awaited state in time."""
 
 
 @contextmanager
 def own_folder(prefix: str) -> Iterator[Path]:
-    """Afterwards neither it nor a process is left; a failure is told with the ends of the logs in it."""
+    """A temporary folder. Afterwards no process of the block is left; a failure contains the ends of the logs."""
     with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name, leaving_none():
         folder = Path(name)
         try:
@@ -38,9 +38,9 @@ def own_folder(prefix: str) -> Iterator[Path]:
 def start_logged(
     command: Sequence[str], folder: Path, name: str, extra_env: Mapping[str, str] | None = None
 ) -> "subprocess.Popen[bytes]":
-    """In a session of its own, so that a ctrl-C reaches the benchmark only, which then ends it."""
+    """Starts a process in its own session, so that only the benchmark gets ctrl-C and ends it."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(folder), **(extra_env or {})}
-    # Without cached bytecode every cold start compiles much of torch anew: seconds that only the peer would pay.
+    # Without cached bytecode every cold start compiles much of torch again: seconds that only the peer would pay.
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     with (folder / f"{name}.log").open("wb") as log:
         return subprocess.Popen(
@@ -62,7 +62,7 @@ def wait(
             if (code := process.poll()) is not None:
                 raise StackFailed(f"waited for {awaited}, but a process ended with exit code {code}")
         if time.monotonic() > deadline_s:
-            raise StackFailed(f"waited for {awaited} for {timeout_s:.0f} s in vain")
+            raise StackFailed(f"timeout after {timeout_s:.0f} s: waited for {awaited}")
         time.sleep(poll_s)
     return seen
 

@@ -1,9 +1,8 @@
-"""How far the throughput model is from measured runs of other people's, at the plans that it can describe.
+"""How far the throughput model is from published measured runs, for the plans that it can describe.
 
-The runs are those with one pipeline stage in `sailor/validation` of the folder that TRADEWIND_TEST_DATA names: a model
-is copied to each machine and split over its GPUs. What a copy computes is taken from measured profiles, bandwidths from
-measured ones too; nothing is fitted to the runs. The data has two sets of profiles, which disagree where batches are
-small; `--profiles` chooses.
+The runs are those with one pipeline stage in `sailor/validation` of the folder that TRADEWIND_TEST_DATA names: each
+machine has a copy of the model, split over its GPUs. Compute times and bandwidths come from measured profiles; nothing
+is fitted to the runs. The data has two sets of profiles, which differ for small batches; `--profiles` chooses.
 """
 
 import argparse
@@ -39,7 +38,7 @@ _BAD: Final = {
 }
 TOGETHER: Final = "together"
 APART: Final = "apart"
-"""One file with all profiles, or a file for each model and accelerator."""
+"""Sets of profiles: one file with all profiles, or one file for each model and accelerator."""
 _BITS: Final = 8
 
 
@@ -51,7 +50,7 @@ class Round(Struct, frozen=True):
     compute_s: float
     communication_s: float
     error_percent: float
-    """Above zero where the model is too slow."""
+    """Above zero if the model is too slow."""
 
     def raw(self) -> dict[str, Any]:
         fields: dict[str, Any] = msgspec.to_builtins(self)
@@ -64,7 +63,7 @@ class Replica(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True):
-    """One measured plan of one stage."""
+    """A measured plan with one stage."""
 
     name: str
     model: str
@@ -100,7 +99,7 @@ def _profiles_apart(folder: Path) -> dict[str, Any]:
 
 
 def one_stage_runs(folder: Path) -> Iterator[Run]:
-    """Without those that are known to be bad; a plan that two releases of the data measured anew is two runs."""
+    """Runs without the known bad ones; a plan that two releases of the data measured counts as two runs."""
     for path in sorted((folder / "validation").rglob("plan_config_*.json")):
         name = path.relative_to(folder / "validation").as_posix()
         plan = _json(path)
@@ -143,7 +142,7 @@ def _compute(run: Run, profiles: Any, replica: Replica) -> Compute:
 
 
 def _group(replica: Replica, network: Any) -> Group:
-    """`network` has bytes a second, of all GPUs of a machine together."""
+    """A group of one machine. `network` has bytes per second of all GPUs of a machine together."""
     return Group(
         zone="us-central1-a",
         accelerator=replica.accelerator,
@@ -155,7 +154,7 @@ def _group(replica: Replica, network: Any) -> Group:
 
 
 def _links() -> Links:
-    """Of the machines' own measured bandwidths."""
+    """Links so fast that only the machines' measured bandwidths limit."""
     return Links({far: Link(1e15, MicroDollars(0)) for far in Distance}, {})
 
 
@@ -169,7 +168,7 @@ def _result(rounds: Sequence[Round]) -> report.Result:
         report.Limit("mean", statistics.fmean(errors), MEAN_PERCENT),
         report.Limit("most", max(errors), MOST_PERCENT),
     )
-    ok = all(limit.is_kept for limit in limits)
+    ok = all(limit.is_met for limit in limits)
     raw = tuple(each.raw() for each in rounds)
     return report.Result(_NAME, "percent", limits[0].ours, None, None, limits[0].target, ok, raw, limits)
 
@@ -177,15 +176,11 @@ def _result(rounds: Sequence[Round]) -> report.Result:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.throughput_model", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument(
-        "--profiles", choices=(TOGETHER, APART), default=TOGETHER, help="which of two sets (%(default)s)"
-    )
+    parser.add_argument("--profiles", choices=(TOGETHER, APART), default=TOGETHER, help="set of profiles (%(default)s)")
     options = parser.parse_args(arguments)
     folder = data_folder()
     if folder is None:
-        print(
-            f"no measured runs: {_VARIABLE} names no folder with sailor/validation; nothing was done", file=sys.stderr
-        )
+        print(f"skipped: {_VARIABLE} names no folder with sailor/validation", file=sys.stderr)
         return 0
     return report.publish(_result(all_rounds(folder, options.profiles)), as_json=options.json)
 

@@ -1,7 +1,7 @@
-"""The peer of the restart benchmark: torchrun with c10d rendezvous, one agent a worker, tuned to recover fast.
+"""The peer of the restart benchmark: torchrun with c10d rendezvous, one agent per worker, tuned to recover fast.
 
-Far from its defaults, in its favour: those took about 50 s for the same where the settings were chosen. Keep-alives
-shorter still were tried there too, and split the world under load.
+The settings favour torchrun: with its defaults the same recovery took about 50 s on the machine where they were chosen.
+Even shorter keep-alives split the world under load there.
 """
 
 import argparse
@@ -19,7 +19,7 @@ _RENDEZVOUS: Final = (
     "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3,read_timeout=10,close_timeout=5"
 )
 _ENVIRONMENT: Final = {
-    # With a shared store, restarted ranks read the addresses of the round before.
+    # With a shared store, restarted ranks read the addresses of the previous round.
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
     # Bounds torch's reverse lookups where a resolver loses replies.
     "RES_OPTIONS": "timeout:1 attempts:1",
@@ -34,7 +34,7 @@ class Torchrun:
         self._workers = workers
 
     def start(self, command: Sequence[str], folder: Path) -> list["subprocess.Popen[bytes]"]:
-        """The first agent hosts the store."""
+        """Starts an agent for each worker; the first hosts the store."""
         endpoint = f"127.0.0.1:{free_port()}"
         return [
             start_logged(

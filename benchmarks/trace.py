@@ -1,4 +1,4 @@
-"""The steps that training scripts wrote down: lines of `<unix time> <step> <world>`, in a file for each process."""
+"""Steps that training scripts traced: lines of `<unix time> <step> <world>`, in a file for each process."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +18,7 @@ def read(prefix: Path) -> list[TracedStep]:
 
 
 def parse(text: str) -> list[TracedStep]:
-    """A last line without an end is still being written, and does not count."""
+    """Parses complete lines; ignores an unfinished last line."""
     complete = text[: text.rfind("\n") + 1]
     return [_parse_line(line) for line in complete.splitlines()]
 
@@ -34,7 +34,7 @@ def first_of_world(steps: Iterable[TracedStep], world: int, after_unix_s: float)
 
 
 def last_step(steps: Iterable[TracedStep], world: int) -> int | None:
-    """The furthest step that a world of this size completed."""
+    """The last step that a world of this size completed."""
     return max((step.step for step in steps if step.world == world), default=None)
 
 

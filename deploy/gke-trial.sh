@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The trial on Google: a checklist that prints what it found. docs/gke.md says what it needs.
+# The trial on Google: a checklist that prints its results. docs/gke.md describes what it needs.
 set -euo pipefail
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
@@ -9,24 +9,24 @@ usage() {
   cat <<USAGE
 Usage: gke-trial.sh --fleet FILE [options]
 
-Checks on Google what a simulator cannot show, and prints PASS, FAIL or SKIP with what was measured.
+Checks on Google what a simulator cannot show, and prints PASS, FAIL or SKIP with the measured values.
 It needs gcloud (logged in), a running master of the fleet at TRADEWIND_API_URL, and an image with CUDA.
-It stops its job and deletes its pools when it ends, also after an error or Ctrl-C. Run it as often as you like.
+It stops its job and deletes its pools when it ends, even after an error or Ctrl-C. It can be repeated.
 
   --fleet FILE            the fleet file of the master
-  --only CHECK            only this check; may be given several times
-  --dry-run               read, but change nothing: each check stops before its first change
-  --max-usd N             the spending limit (default 50); refuses to start if the worst case is above it
+  --only CHECK            run only this check; may be given several times
+  --dry-run               change nothing: each check stops before its first change
+  --max-usd N             the spending limit (default 50); the trial does not start if the worst case is above it
   --minutes N             the time limit (default 120)
-  --scarce MACHINE/GPU/ZONE   what to ask for in order to see a stockout
+  --scarce MACHINE/GPU/ZONE   the machine to request in order to see a stockout
                           (default a2-highgpu-1g/nvidia-tesla-a100/us-central1-a)
   --billing-table TABLE   PROJECT.DATASET.TABLE of the billing export, for the check "ledger"
-  --log FILE              the full log (default gke-trial-TIME.log in TMPDIR, or else in /tmp)
-  --help                  this text
+  --log FILE              the full log (default gke-trial-TIME.log in TMPDIR or in /tmp)
+  --help                  show this text
 
 Checks, in order: ${checks}
 
-Exit codes: 0 nothing failed, 1 a check or the cleanup failed, 2 it could not start,
+Exit codes: 0 nothing failed, 1 a check or the cleanup failed, 2 the trial could not start,
 3 the money was spent before the end, 4 the time was over before the end.
 USAGE
 }
@@ -72,7 +72,7 @@ common=(--fleet "${fleet}" --job "${GKE_TRIAL_JOB:-${here}/gke-trial.yaml}" --lo
 cleanup() {
   local code=$?
   trap - EXIT
-  trap '' INT TERM # a second Ctrl-C must not leave machines behind
+  trap '' INT TERM # a second Ctrl-C must not prevent the cleanup
   if [[ -n ${child} ]]; then
     kill -TERM "${child}" 2> /dev/null || true
     wait "${child}" || true
@@ -87,7 +87,7 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# In the background, so that a signal is answered at once and not when the checks have ended.
+# The checks run in the background, so that the script handles a signal at once and not after them.
 code=0
 timeout --kill-after=60 "${minutes}m" \
   "${python}" -m tradewind.trial run "${common[@]}" ${options[@]+"${options[@]}"} &
@@ -95,7 +95,7 @@ child=$!
 wait "${child}" || code=$?
 child=""
 if [[ ${code} -eq 124 ]]; then
-  echo "The time was over after ${minutes} minutes; the checks that are missing above did not run." | tee -a "${log}"
+  echo "The time limit of ${minutes} minutes is over; the checks that are missing above did not run." | tee -a "${log}"
   code=4
 fi
 exit "${code}"

@@ -1,4 +1,4 @@
-"""What travels between Tradewind's processes: structs, subjects, envelope, codec.
+"""Messages between Tradewind's processes: structs, subjects, envelope, codec.
 
-This package imports nothing else of ours, so that every role can depend on it and no two roles on each other.
+This package imports no other package of Tradewind, so that all roles can depend on it and not on each other.
 """

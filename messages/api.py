@@ -1,4 +1,4 @@
-"""What the master's HTTP API answers."""
+"""Requests and answers of the master's HTTP API."""
 
 from typing import Annotated
 
@@ -18,7 +18,7 @@ class PausedRank(Struct, frozen=True):
     rank: Rank
     reason: str
     since: float
-    """Unix seconds of its worker."""
+    """Unix seconds on the worker's clock."""
 
 
 class WorkerView(Struct, frozen=True, omit_defaults=True):
@@ -31,12 +31,12 @@ class WorkerView(Struct, frozen=True, omit_defaults=True):
     step: int | None = None
     loss: float | None = None
     loss_nonfinite: bool = False
-    """Its newest loss is NaN or infinite; `loss` is null then."""
+    """True if the newest loss is NaN or infinite; `loss` is then null."""
     samples_per_s: float | None = None
     heard_s: float = 0.0
     pid: int = 0
     paused: tuple[PausedRank, ...] = ()
-    """Its ranks that are inside `run.paused`."""
+    """The worker's ranks inside `run.paused`."""
 
 
 class JobView(Struct, frozen=True, omit_defaults=True):
@@ -50,42 +50,42 @@ class JobView(Struct, frozen=True, omit_defaults=True):
     submitted_at: float
     """Unix seconds."""
     losses: int = 0
-    """Workers that were lost and did not count as failures."""
+    """Lost workers, which do not count as failures."""
     paused: bool = False
-    """It has spent its budget, gives its machines back and waits for more."""
+    """True if the job has reached its budget, gives its machines back and waits for a larger one."""
     step: int | None = None
     loss: float | None = None
     loss_nonfinite: bool = False
-    """The loss of `step` is NaN or infinite; `loss` is null then."""
+    """True if the loss of `step` is NaN or infinite; `loss` is then null."""
     nonfinite: int = 0
-    """Steps so far in which some rank's loss or gradient was NaN or infinite (SDK)."""
+    """Steps so far in which a rank's loss or gradient was NaN or infinite (SDK)."""
     skipped: int = 0
-    """Steps so far that were not applied, because their gradient was not finite (SDK)."""
+    """Steps so far whose gradient was not applied, because it was not finite (SDK)."""
     samples_per_s: float | None = None
     measured: MeasuredProfile | None = None
-    """What its steps need, where its script tells it."""
+    """What the job's steps need, as measured (SDK)."""
     stop_grace_s: float | None = None
-    """Once it was asked to stop: how long its trainers may take to reach the end of their loop body and save."""
+    """Seconds that trainers of a stopping job get to reach the end of their loop body and save."""
     checkpoint: WrittenCheckpoint | None = None
-    """The newest that is known. Without the SDK it has neither step nor folder."""
+    """The newest known checkpoint. Without the SDK it has neither step nor folder."""
     certificate: SampleCertificate | None = None
-    """What it can prove of its samples, once it has finished."""
+    """The certificate of a finished job's samples."""
     outdated: int = 0
     """Workers that still run the code from before the last reload."""
     warning: str = ""
-    """What its owner should know: a restarted script repeats steps."""
+    """A warning for the job's owner: a restarted script repeats steps."""
     workers: tuple[WorkerView, ...] = ()
-    """The first of them: by rank, then those without one by name."""
+    """The first workers: by rank, then those without a rank by name."""
     workers_total: int = 0
     spec: JobSpec | None = None
 
 
 class WorkerPage(Struct, frozen=True, omit_defaults=True):
-    """Workers of a job: by rank, then those without one by name."""
+    """Workers of a job: by rank, then those without a rank by name."""
 
     workers: tuple[WorkerView, ...]
     next: int | None = None
-    """Where the next page begins; None on the last."""
+    """Where the next page begins; None on the last page."""
 
 
 class JobList(Struct, frozen=True, omit_defaults=True):
@@ -93,9 +93,9 @@ class JobList(Struct, frozen=True, omit_defaults=True):
 
     jobs: tuple[JobView, ...]
     unread: tuple[JobName, ...] = ()
-    """There are records of these, but this master could not read them, or not yet: they may live."""
+    """Jobs whose stored records are unread or unreadable. They may be running."""
     next: str = ""
-    """The job after which the next page begins; empty on the last."""
+    """The job after which the next page begins; empty on the last page."""
 
 
 class ScaleRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,7 +104,7 @@ class ScaleRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 class StopRequest(Struct, frozen=True, forbid_unknown_fields=True):
     grace_s: Annotated[float, Meta(ge=0, le=86_400)] | None = None
-    """From SIGTERM to SIGKILL of its trainers; by default twice the longest of its last steps, at least 30 s."""
+    """Seconds from SIGTERM to SIGKILL of trainers. Default: twice the longest recent step, at least 30 s."""
 
 
 class Health(Struct, frozen=True):
@@ -113,9 +113,9 @@ class Health(Struct, frozen=True):
     jobs: int
     clusters: int
     dropped: dict[str, int]
-    """Messages that were counted and dropped, by reason."""
+    """Number of dropped messages, by reason."""
     role: str = "leader"
-    """Or `standby`, which knows of no jobs."""
+    """`leader` or `standby`. A standby knows no jobs."""
 
 
 class Version(Struct, frozen=True):
@@ -123,14 +123,14 @@ class Version(Struct, frozen=True):
     protocol: int
     epoch: int
     fleet: str = ""
-    """Whose machines this master has; empty: none."""
+    """The fleet that this master uses; empty if none."""
 
 
 class LogLine(Struct, frozen=True):
-    """Of the stream of logs."""
+    """A line of the stream of logs."""
 
     at: float
-    """Unix seconds of the worker that sent it; lines sent together share it."""
+    """Unix seconds of the worker that sent the line; lines that are sent together share it."""
     rank: Rank
     generation: Generation
     line: str
@@ -138,7 +138,7 @@ class LogLine(Struct, frozen=True):
 
 
 class EventLine(Struct, frozen=True):
-    """Of the stream of events."""
+    """A line of the stream of events."""
 
     at: float
     scope: str
@@ -147,7 +147,7 @@ class EventLine(Struct, frozen=True):
     why: str = ""
     fields: dict[str, Scalar | None] = field(default_factory=dict)
     caused_by: str = ""
-    """The message that led to it: kind, sender and id; empty where none did."""
+    """Kind, sender and id of the message that caused the event; empty if none did."""
 
     @property
     def ends_job(self) -> bool:
@@ -155,7 +155,7 @@ class EventLine(Struct, frozen=True):
 
 
 class ProgressLine(Struct, frozen=True):
-    """Of the stream of progress: what one worker reported."""
+    """A line of the stream of progress: a report of one worker."""
 
     at: float
     worker: WorkerId
@@ -164,7 +164,7 @@ class ProgressLine(Struct, frozen=True):
 
 
 class GenerationLine(Struct, frozen=True):
-    """Of the summary of progress: what one generation did."""
+    """A line of the summary of progress: the steps of one generation."""
 
     generation: Generation
     first_step: int
@@ -181,4 +181,4 @@ class Problem(Struct, frozen=True, omit_defaults=True):
     hint: str = ""
     problems: tuple[str, ...] = ()
     leader: str | None = None
-    """Set by a master that does not lead: where the API of the one that does is, or empty if that is not known."""
+    """Set by a standby: the URL of the leader's API, or empty if it is unknown."""

@@ -1,8 +1,8 @@
-"""How far a worker's numbers may be from what is known before its message is ignored.
+"""Bounds on a worker's numbers. A message outside of them is ignored.
 
-Anybody who can publish on the bus can write in a worker's name. A message whose numbers nobody honest can have teaches
-nothing. What is believed stays small enough that every number computed from it can be stored and read again: stored
-numbers end at 2**53 (`messages.ids.Counted`).
+Anybody who can publish on the bus can write in a worker's name, so numbers that no honest worker can have are ignored.
+Accepted numbers are so small that all numbers computed from them can be stored and read again: stored numbers end at
+2**53 (`messages.ids.Counted`).
 """
 
 from collections.abc import Iterator
@@ -12,22 +12,23 @@ from messages.workers import WorkerStatus
 from messages.worlds import Progress, RankProgress
 
 GENERATIONS_AHEAD = 1000
-"""A worker may have heard of generations that its master could not save before it died: one for each such master, and
-one more for a world that broke. The rest is for a bus that was restored from a backup."""
+"""Generations by which a worker may be ahead of the job. It may have heard of generations that a master could not save
+before it died: one for each such master, and one more for a world that broke. The rest is for a bus that was restored
+from a backup."""
 SEQ_AHEAD = 1_000_000
-"""A worker sends at most some ten statuses a second, so this is more than a day of silence at that rate."""
+"""Statuses by which a worker may be ahead. At ten statuses a second, this is more than a day of silence."""
 NUMBER_AT_MOST = 2**48
-"""Steps, samples, process ids: a step each microsecond for nine years."""
+"""Bound on steps, samples and pids: a step each microsecond for nine years."""
 STEP_AT_MOST_S = 86_400.0
-"""Seconds of one step: a stop waits for twice the longest one."""
+"""Seconds of one step. A stop waits for twice the longest step."""
 NOTICE_AT_MOST_S = 7 * 86_400.0
-"""Clouds announce the end of a machine seconds to hours before."""
+"""Seconds of a notice. Clouds announce the end of a machine seconds to hours before."""
 
 
 def doubt(status: WorkerStatus, *, generation: Generation, seq: int) -> str:
-    """Why a status cannot be true; empty if it can. `generation` is the job's highest, `seq` the worker's newest.
+    """Returns why a status is impossible; empty if it is not. `generation` is the job's highest, `seq` the newest.
 
-    A job of generation 0 is new or has lost its record: then nothing is known of its generations."""
+    A job of generation 0 is new or has lost its record, so its generations are not checked."""
     highest = max(_generations(status))
     if generation and highest > generation + GENERATIONS_AHEAD:
         return f"it names generation {highest}, and the job is at {generation}"
@@ -46,7 +47,7 @@ def doubt_notice(remaining_s: float) -> str:
 
 
 def doubt_progress(report: Progress, *, generation: Generation) -> str:
-    """Why reported progress cannot be true; empty if it can."""
+    """Returns why reported progress is impossible; empty if it is not."""
     if generation and report.generation > generation + GENERATIONS_AHEAD:
         return f"it names generation {report.generation}, and the job is at {generation}"
     largest = max((report.generation, *(number for rank in report.ranks for number in _numbers_of(rank))))
@@ -80,5 +81,5 @@ def _numbers(status: WorkerStatus) -> Iterator[int]:
             yield from (first, last)
         proof = trainer.certificate
         if proof is not None:
-            yield from (proof.steps, proof.samples, proof.lost, proof.repeated, proof.wrong, proof.taken_again)
+            yield from (proof.steps, proof.samples, proof.lost, proof.repeated, proof.wrong, proof.recomputed)
             yield from (proof.nonfinite, proof.skipped)

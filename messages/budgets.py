@@ -1,4 +1,4 @@
-"""A job's budget in the master's API: `GET` and `POST /v1/jobs/<job>/budget`. Money is in millionths of a dollar."""
+"""Budgets of jobs in the master's API: `GET` and `POST /v1/jobs/<job>/budget`, in millionths of a dollar."""
 
 from msgspec import Struct
 
@@ -8,23 +8,23 @@ from messages.ids import Counted, JobName
 
 class BudgetRequest(Struct, frozen=True, forbid_unknown_fields=True):
     usd: Usd
-    """In all, with what is spent already."""
+    """The whole budget in dollars, including what is spent already."""
 
 
 class BudgetView(Struct, frozen=True, kw_only=True):
     job: JobName
     micro_usd_total: Counted | None
-    """None for a job that may spend what it likes."""
+    """The whole budget; None if unlimited."""
     when_spent: WhenSpent
     micro_usd: Counted
-    """Spent by now."""
+    """The amount spent so far."""
     assumed_micro_usd: Counted = 0
-    """What may have been spent on top since the cloud last listed its machines, while it does not."""
+    """What may have been spent in addition, while the cloud does not list its machines."""
     reserve_micro_usd: Counted
-    """Kept to give the machines back."""
+    """Reserved for the time that it takes to give the machines back."""
     paused: str = ""
-    """Why, if it is."""
+    """Why the job is paused; empty if it is not."""
     spot_only: str = ""
-    """Why it takes no machines on demand any more, if so."""
+    """Why the job takes no more machines on demand; empty if it does."""
     note: str = ""
-    """What a reader should know first."""
+    """The most important remark for a reader."""

@@ -1,4 +1,4 @@
-"""What a cluster-controller and the master say to each other."""
+"""Messages between cluster-controllers and the master."""
 
 from enum import StrEnum
 from hashlib import blake2b
@@ -13,29 +13,45 @@ from messages.workers import WorkerStatus
 
 class Presence(StrEnum):
     STARTING = "starting"
-    """The process or pod was started; the worker has not spoken yet."""
+    """The process or pod was started; the worker has sent no heartbeat yet."""
     ALIVE = "alive"
     SILENT = "silent"
-    """Not heard of for a while; neither dead nor alive."""
+    """No heartbeat for a while. The worker may be alive or dead."""
     GONE = "gone"
-    """Proof: the process exited, the pod or node is gone, or it said that it left."""
+    """Proven: the process exited, the pod or node is gone, or the worker reported that it left."""
+
+
+UNSCHEDULABLE = "Unschedulable"
+BAD_IMAGES = frozenset({"InvalidImageName", "ErrImageNeverPull"})
+"""Reasons of a start failure: the name of the image or its pull policy is wrong."""
+PULL_FAILURES = frozenset({"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError"})
+CONTAINER_FAILURES = (
+    BAD_IMAGES
+    | PULL_FAILURES
+    | {
+        "SignatureValidationFailed",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+    }
+)
+"""Reasons for which a kubelet does not start a container, and retries."""
 
 
 class StartFailure(Struct, frozen=True, omit_defaults=True):
     """Why a worker's pod cannot start. Kubernetes keeps trying."""
 
     reason: str
-    """Kubernetes' name of it, such as `ErrImagePull` or `Unschedulable`."""
+    """The reason as Kubernetes names it, such as `ErrImagePull` or `Unschedulable`."""
     detail: str = ""
     image: str = ""
     node: str = ""
-    """Empty while the pod has none."""
+    """The pod's node; empty if it has none."""
     for_s: Duration = 0.0
-    """Seconds since the controller first saw it."""
+    """Seconds since the controller first saw the failure."""
 
 
-class WorkerSight(Struct, frozen=True, omit_defaults=True, gc=False):
-    """What the controller knows of one worker."""
+class WorkerObservation(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a controller reports of one worker."""
 
     worker: WorkerId
     job: JobName
@@ -46,57 +62,57 @@ class WorkerSight(Struct, frozen=True, omit_defaults=True, gc=False):
     start_failure: StartFailure | None = None
 
 
-class NodeSight(Struct, frozen=True, omit_defaults=True):
+class NodeObservation(Struct, frozen=True, omit_defaults=True):
     node: str
     uid: str = ""
-    """Tells a machine from the next one of the same name: clouds re-create preempted nodes under their old names."""
+    """Distinguishes machines of the same name: clouds re-create preempted nodes under their old names."""
     zone: str = ""
     pool: str = ""
     job: JobName | None = None
     ready: bool = True
     was_ready: bool = False
-    """It is not ready now but was before, unlike a node that still starts."""
+    """True if the node is not ready now but was before, unlike a node that still starts."""
     why: str = ""
     notice_s: Duration | None = None
-    """Seconds until it is taken, once a notice was seen on it."""
+    """Seconds until the node ends, if it has a notice."""
     cordoned: bool = False
-    """The notice is a cordon, to drain the node for an upgrade or a repair: the node may come back."""
+    """True if the notice is a cordon, to drain the node for an upgrade or a repair. The node may come back."""
 
 
 class ClusterHeartbeat(Struct, frozen=True, omit_defaults=True):
-    """A report of the cluster: what changed since the report before, at once on a change, every second otherwise."""
+    """A report of a cluster's changes since the previous report: at once on a change, otherwise every second."""
 
     cluster: ClusterName
     incarnation: str
     """New at each start of the controller; `seq` counts within it."""
     seq: Counted
     region: str = ""
-    workers: tuple[WorkerSight, ...] = ()
-    """Those that changed; all of them in a report of the whole state."""
-    nodes: tuple[NodeSight, ...] = ()
-    """The same of nodes."""
+    workers: tuple[WorkerObservation, ...] = ()
+    """Changed workers; all workers in a report of the whole state."""
+    nodes: tuple[NodeObservation, ...] = ()
+    """Changed nodes; all nodes in a report of the whole state."""
     keeps: dict[JobName, Counted] = field(default_factory=dict)
-    """How many workers it was told to keep for each job: the master's proof that a command arrived. Changed ones only,
-    as with workers; 0 for a job that is not in the whole state."""
+    """The wanted number of workers of each job, which proves to the master that its command arrived. Only changes, as
+    with workers; 0 for a job that is no longer in the whole state."""
     steps: dict[JobName, Counted] = field(default_factory=dict)
-    """The step that a worker of each job has completed, where it is another than in the report before."""
+    """The newest step of a worker of each job, if it changed since the previous report."""
     base: Counted = 0
     """The `seq` of the report that this one changes; 0 for the whole state."""
     digest: str = ""
-    """Of the state after this report, see `digest_mark`; empty if its sender computes none."""
+    """The digest of the state after this report, see `digest_mark`; empty if the sender computes none."""
     part: Counted = 1
     parts: Annotated[int, Meta(ge=1, le=1000)] = 1
-    """A large report comes in so many messages, which have the same `seq`."""
+    """Number of messages of a large report, which have the same `seq`."""
     forgotten: tuple[WorkerId, ...] = ()
     """Workers that are no longer listed."""
     forgotten_nodes: tuple[str, ...] = ()
 
 
 def digest_mark(kind: str, name: str, version: int) -> int:
-    """What one entry adds to the digest of a report; the digest is the exclusive or of all marks.
+    """Returns the mark of one entry of a report. The digest is the exclusive or of all marks.
 
-    `version` is the `seq` of the report that last named the worker or node, or the count of a job. The content has no
-    part in it: versions of the software may encode that differently.
+    `version` is the `seq` of the report that last named the worker or node, or the count of a job. The mark ignores
+    the content, because versions of the software may encode it differently.
     """
     return int.from_bytes(blake2b(f"{kind}/{name}:{version}".encode(), digest_size=8).digest())
 
@@ -110,15 +126,15 @@ class WorkerTemplate(Struct, frozen=True, omit_defaults=True):
 
     slots: Slots = 1
     python: str | None = None
-    """The job's interpreter; the worker-agent's own if not given."""
+    """The job's interpreter. Default: the worker-agent's own."""
     env: dict[str, str] = field(default_factory=dict)
     pod: Pod = Pod()
     divide_gpus: bool = False
-    """The job may have several workers: those on one machine see different GPUs of it, one for each rank."""
+    """True if workers on one machine must see different GPUs of it, one for each rank."""
 
 
 class KeepWorkers(Struct, frozen=True):
-    """Command: keep so many workers of this job alive. Saying it twice is saying it once."""
+    """Command: keep this number of workers of the job alive. Idempotent."""
 
     job: JobName
     count: int
@@ -126,7 +142,7 @@ class KeepWorkers(Struct, frozen=True):
 
 
 class RemoveWorkers(Struct, frozen=True):
-    """Command: end these very workers and do not replace them."""
+    """Command: end exactly these workers and do not replace them."""
 
     job: JobName
     workers: tuple[WorkerId, ...]
@@ -134,7 +150,7 @@ class RemoveWorkers(Struct, frozen=True):
 
 
 class ReportWhole(Struct, frozen=True):
-    """Command: the next report is of the whole state. The sender misses a report, or is new."""
+    """Command: report the whole state next. The sender is new or missed a report."""
 
     why: str
 

@@ -1,4 +1,4 @@
-"""Messages to bytes and back. Decoding never raises: what cannot be read is a `Rejected` with its reason."""
+"""Encoding and decoding of messages. Decoding never raises: it returns `Rejected` with the reason."""
 
 import uuid
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from messages.ids import Epoch, Generation
 from messages.workers import WorkerStatus
 
 MAX_BYTES = 900_000
-"""Below the 1 MiB that a NATS server takes by default."""
+"""Maximum size of a message, below the 1 MiB that a NATS server accepts by default."""
 
 
 class RejectedReason(StrEnum):
@@ -36,7 +36,7 @@ class Rejected:
 
 
 class MessageTooLarge(ValueError):
-    """A message that no receiver would take."""
+    """A message that no receiver would accept."""
 
 
 class _Version(msgspec.Struct):
@@ -82,7 +82,7 @@ def wrap(
 def encode(envelope: Envelope) -> bytes:
     payload = _encoder.encode(envelope)
     if len(payload) > MAX_BYTES:
-        raise MessageTooLarge(f"a {envelope.kind} message of {len(payload)} bytes passes the limit of {MAX_BYTES}")
+        raise MessageTooLarge(f"a {envelope.kind} message of {len(payload)} bytes exceeds the limit of {MAX_BYTES}")
     return payload
 
 
@@ -113,7 +113,7 @@ def _generation_of(message: Message) -> Generation | None:
 
 
 def _newer_version(payload: bytes) -> Rejected | None:
-    """A newer version may have another envelope altogether; its number is still where it was."""
+    """Reads only the version: a newer version may have a different envelope, but its number is in the same place."""
     try:
         version = _version_decoder.decode(payload).v
     except Undecodable:
@@ -122,4 +122,4 @@ def _newer_version(payload: bytes) -> Rejected | None:
 
 
 def _newer(version: int) -> Rejected:
-    return Rejected(RejectedReason.NEWER_VERSION, f"version {version}, this process speaks {VERSION}")
+    return Rejected(RejectedReason.NEWER_VERSION, f"version {version}, this process supports {VERSION}")

@@ -1,8 +1,8 @@
-"""A world as columns: the document that stands for an assignment of many members, and its digest.
+"""Worlds as columns: a compact document for an assignment with many members, and its digest.
 
-One loss among ten thousand members must not cost a megabyte. So an assignment has a second form: what is long is stored
-by column, and equal or consecutive values as runs. The bytes of that form are the same in every process that has the
-same assignment, so their digest names the world. What does not fit the columns stays in `head`.
+One loss among ten thousand members must not cost a megabyte. So an assignment has a second form: long parts are stored
+by column, and equal or consecutive values as runs. The bytes of that form are the same in all processes with the same
+assignment, so their digest identifies the world. Parts that do not fit the columns are in `head`.
 """
 
 import base64
@@ -16,23 +16,23 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from messages.decoding import Decoder, Undecodable, Unreadable
+from messages.decoding import Decoder, NotStorable, Undecodable
 from messages.ids import ClusterName, Counted, Epoch, Generation, JobName, Range, Rank, WorkerId
-from messages.worlds import Assignment, HotWorld, Member
+from messages.worlds import Assignment, LiveWorld, Member
 
 DIGEST_BYTES = 16
 CHUNK_BYTES = 256_000
-"""Bytes of a stored chunk of a document, at most."""
+"""Maximum bytes of a stored chunk of a document."""
 DOCUMENT_AT_MOST = 256 * 1024 * 1024
-"""Bytes of a document that a reader accepts: more than the largest world needs."""
+"""Maximum bytes of a document, more than the largest world needs."""
 MEMBERS_AT_MOST = 1_000_000
 
 Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 Count = Annotated[int, Meta(ge=1, le=MEMBERS_AT_MOST)]
 Runs = tuple[tuple[Annotated[int, Meta(ge=-1, le=2**53)], Count], ...]
-"""A value and how often it follows: itself, or, in `previous`, the numbers that count up from it."""
+"""Pairs of a value and a length: the value repeats; in `previous`, numbers count up from it."""
 RankSet = str
-"""`0-4,7`, or after a `~` a bitmap in base64 if that is shorter."""
+"""Ranges such as `0-4,7`, or `~` and a bitmap in base64 if that is shorter."""
 Place = tuple[ClusterName, str, str]
 """Cluster, region and zone."""
 
@@ -40,21 +40,21 @@ NO_RANK = -1
 
 
 class WorldReference(Struct, frozen=True, omit_defaults=True):
-    """Names a stored world."""
+    """A reference to a stored world."""
 
     generation: Generation
     digest: Digest
     epoch: Epoch = Epoch(0)
-    """Of the master that stored the chunks: only a master of this or a later epoch removes them."""
+    """The epoch of the master that stored the chunks. Only a master of this or a later epoch removes them."""
     chunks: Annotated[int, Meta(ge=0, le=2048)] = 0
-    """0: the world is in the job's record itself."""
+    """Number of chunks; 0 if the world is in the job's record itself."""
     size: Annotated[int, Meta(ge=0, le=DOCUMENT_AT_MOST)] = 0
     """Bytes of the document."""
     members: Annotated[int, Meta(ge=0, le=MEMBERS_AT_MOST)] = 0
 
 
 class StoredAssignment(Struct, frozen=True):
-    """The world of a generation is stored: fetch it."""
+    """An assignment whose world is stored; the receiver fetches it."""
 
     job: JobName
     generation: Generation
@@ -62,7 +62,7 @@ class StoredAssignment(Struct, frozen=True):
 
 
 class StoredInvite(Struct, frozen=True, omit_defaults=True):
-    """An `Invite` whose world is stored: fetch it."""
+    """An `Invite` whose world is stored; the receiver fetches it."""
 
     job: JobName
     workers: tuple[WorkerId, ...]
@@ -72,27 +72,27 @@ class StoredInvite(Struct, frozen=True, omit_defaults=True):
 
 
 class HeldSamples(Struct, frozen=True, omit_defaults=True):
-    """`HotWorld.held`: most ranks hold their whole share of the step, or nothing."""
+    """`LiveWorld.held` in compact form: most ranks hold their whole share of the step, or nothing."""
 
     even: Counted = 0
     more: Counted = 0
-    """The share of rank p of the world before: `even` samples, one more if p is below `more`."""
+    """The share of rank p of the previous world: `even` samples, and one more if p is below `more`."""
     whole: RankSet = ""
     others: tuple[tuple[Rank, tuple[Range, ...]], ...] = ()
 
 
 class Columns(Struct, frozen=True, omit_defaults=True):
     head: Assignment
-    """Without what the columns have."""
+    """The assignment without the values in the columns."""
     workers: tuple[WorkerId, ...] = ()
     addresses: tuple[str, ...] = ()
     places: tuple[Place, ...] = ()
-    """In the order in which members first name them."""
+    """Places in the order in which members first name them."""
     place_of: Runs = ()
     ranks: Runs = ()
     shares: Runs = ()
     previous: Runs = ()
-    leavers: tuple[WorkerId, ...] = ()
+    leaving_workers: tuple[WorkerId, ...] = ()
     laggards: RankSet = ""
     held: HeldSamples | None = None
 
@@ -103,7 +103,7 @@ _head_decoder: Decoder[Assignment] = Decoder(Assignment)
 
 
 class World(Struct, frozen=True):
-    """A world as columns, their bytes, and the digest of those."""
+    """A world as columns, the bytes of the columns, and the digest of the bytes."""
 
     columns: Columns
     document: bytes
@@ -111,7 +111,7 @@ class World(Struct, frozen=True):
 
 
 def world_of(assignment: Assignment) -> World:
-    """Raises `Unreadable` for an assignment that could not be read back."""
+    """Converts an assignment. Raises `NotStorable` if it could not be read back."""
     columns = columns_of(assignment)
     document = encode_columns(columns)
     return World(columns, document, digest_of(document))
@@ -126,18 +126,18 @@ def encode_columns(columns: Columns) -> bytes:
 
 
 def decode_document(document: bytes) -> World:
-    """Raises `Undecodable`."""
+    """Decodes a document. Raises `Undecodable`."""
     return World(_decoder.decode(document), document, digest_of(document))
 
 
 def to_chunks(document: bytes, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
-    """What is stored of a document, in order."""
+    """Compresses a document into chunks, in order."""
     packed = zlib.compress(document, 1)
     return [packed[start : start + chunk_bytes] for start in range(0, len(packed), chunk_bytes)]
 
 
 def from_chunks(chunks: Iterable[bytes], reference: WorldReference) -> World:
-    """Raises `Undecodable` for chunks that are not those of the reference."""
+    """Decodes stored chunks. Raises `Undecodable` if they do not match the reference."""
     unpacking = zlib.decompressobj()
     try:
         document = unpacking.decompress(b"".join(chunks), reference.size + 1)
@@ -152,8 +152,8 @@ def from_chunks(chunks: Iterable[bytes], reference: WorldReference) -> World:
 
 
 def columns_of(assignment: Assignment) -> Columns:
-    """Raises `Unreadable`."""
-    members, hot = assignment.members, assignment.hot
+    """Converts an assignment to columns. Raises `NotStorable`."""
+    members, live = assignment.members, assignment.live
     if not _is_in_order(assignment):
         return Columns(_normal(assignment))
     given = assignment.hyperparameters
@@ -169,21 +169,21 @@ def columns_of(assignment: Assignment) -> Columns:
     places = tuple(dict.fromkeys(of_members))
     index = {place: number for number, place in enumerate(places)}
     columns = structs.replace(columns, places=places, place_of=runs_of([index[place] for place in of_members]))
-    if hot is not None and _fits(hot, assignment.world_size):
-        left = HotWorld(hot.entry, (), resume=hot.resume, source=hot.source)
+    if live is not None and _fits(live, assignment.world_size):
+        left = LiveWorld(live.entry, (), resume=live.resume, source=live.source)
         columns = structs.replace(
             columns,
-            head=structs.replace(head, hot=left),
-            previous=counting_runs(hot.previous),
-            leavers=hot.leavers,
-            laggards=pack_ranks(hot.laggards, assignment.world_size),
-            held=_pack_held(hot, assignment.world_size),
+            head=structs.replace(head, live=left),
+            previous=counting_runs(live.previous),
+            leaving_workers=live.leaving_workers,
+            laggards=pack_ranks(live.laggards, assignment.world_size),
+            held=_pack_held(live, assignment.world_size),
         )
     return structs.replace(columns, head=_normal(columns.head))
 
 
 def assignment_of(columns: Columns) -> Assignment:
-    """Raises `Undecodable` for columns that contradict each other."""
+    """Converts columns to an assignment. Raises `Undecodable` if they contradict each other."""
     head, count = columns.head, len(columns.workers)
     if count == 0:
         return head
@@ -192,7 +192,7 @@ def assignment_of(columns: Columns) -> Assignment:
         places = [columns.places[number] for number in _spread(columns.place_of, count)]
         clusters, regions, zones = zip(*places, strict=True)
         if len(columns.addresses) != count or sum(ranks) != head.world_size:
-            raise ValueError("addresses or ranks are not those of the members")
+            raise ValueError("addresses or ranks do not match the members")
         firsts = accumulate(chain((0,), ranks))
         members = tuple(
             map(Member, columns.workers, clusters, regions, zones, columns.addresses, range(count), firsts, ranks)
@@ -201,35 +201,35 @@ def assignment_of(columns: Columns) -> Assignment:
         if columns.shares:
             shares = tuple(_spread(columns.shares, head.world_size))
             given = structs.replace(given, shares=shares)
-        return structs.replace(head, members=members, hyperparameters=given, hot=_hot_of(columns))
+        return structs.replace(head, members=members, hyperparameters=given, live=_live_of(columns))
     except (ValueError, IndexError) as error:
         raise Undecodable(f"the columns of generation {head.generation}: {error}") from error
 
 
-def _hot_of(columns: Columns) -> HotWorld | None:
+def _live_of(columns: Columns) -> LiveWorld | None:
     head = columns.head
-    if head.hot is None or not columns.previous:
-        return head.hot
+    if head.live is None or not columns.previous:
+        return head.live
     previous = list(_count_up(columns.previous, head.world_size))
     return structs.replace(
-        head.hot,
+        head.live,
         previous=tuple(previous),
-        leavers=columns.leavers,
+        leaving_workers=columns.leaving_workers,
         laggards=tuple(map(Rank, unpack_ranks(columns.laggards, head.world_size))),
         held=() if columns.held is None else _unpack_held(columns.held, previous),
     )
 
 
 def _normal(head: Assignment) -> Assignment:
-    """As any reader gets it: 5 and 5.0 are one number in JSON."""
+    """Returns the head as readers decode it: 5 and 5.0 are one number in JSON."""
     try:
         return _head_decoder.decode(_encoder.encode(head))
     except (Undecodable, msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
-        raise Unreadable(f"it could not be read back: {error}") from error
+        raise NotStorable(f"it could not be read back: {error}") from error
 
 
 def _is_in_order(assignment: Assignment) -> bool:
-    """Members are listed by group rank and share all ranks, and each rank has a share of the batch, or none has."""
+    """True if members are in the order of group ranks and hold all ranks, and all ranks have shares, or none."""
     first = 0
     for number, member in enumerate(assignment.members):
         if member.group_rank != number or member.first_rank != first:
@@ -239,9 +239,9 @@ def _is_in_order(assignment: Assignment) -> bool:
     return bool(assignment.members) and first == assignment.world_size and len(shares) in (0, first)
 
 
-def _fits(hot: HotWorld, size: int) -> bool:
-    in_order = list(hot.laggards) == sorted(set(hot.laggards)) and all(rank < size for rank in hot.laggards)
-    return len(hot.previous) == size and len(hot.held) in (0, size) and in_order
+def _fits(live: LiveWorld, size: int) -> bool:
+    in_order = list(live.laggards) == sorted(set(live.laggards)) and all(rank < size for rank in live.laggards)
+    return len(live.previous) == size and len(live.held) in (0, size) and in_order
 
 
 # Runs
@@ -252,7 +252,7 @@ def runs_of(values: Iterable[int]) -> Runs:
 
 
 def counting_runs(values: Iterable[int]) -> Runs:
-    """Runs of numbers that count up; −1 repeats itself."""
+    """Returns runs of numbers that count up. −1 repeats itself."""
     runs: list[tuple[int, int]] = []
     first, count = 0, 0
     for value in values:
@@ -266,7 +266,7 @@ def counting_runs(values: Iterable[int]) -> Runs:
 
 
 def merged(runs: Iterable[tuple[int, int]], *, counting: bool = False) -> Runs:
-    """Runs without two neighbours that are one."""
+    """Joins neighbouring runs that continue each other."""
     found: list[tuple[int, int]] = []
     for value, count in runs:
         if found:
@@ -280,7 +280,7 @@ def merged(runs: Iterable[tuple[int, int]], *, counting: bool = False) -> Runs:
 
 
 def cut_runs(runs: Runs, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """The runs of the values from `first` to before `last`."""
+    """Yields the runs of the values from `first` to before `last`."""
     start = 0
     for value, count in runs:
         low, high = max(first, start), min(last, start + count)
@@ -306,14 +306,14 @@ def _count_up(runs: Runs, length: int) -> Iterator[int]:
 def _check_length(runs: Runs, length: int) -> None:
     found = sum(count for _, count in runs)
     if found != length or length > MEMBERS_AT_MOST:
-        raise ValueError(f"runs of {found} values where {length} are needed")
+        raise ValueError(f"runs have {found} values, but {length} are needed")
 
 
 # Sets of ranks
 
 
 def pack_ranks(ranks: Iterable[int], size: int) -> RankSet:
-    """Ranks below `size`, in ascending order."""
+    """Packs ranks below `size`, in ascending order."""
     ranges = [(first, first + count - 1) for first, count in counting_runs(ranks)]
     text = ",".join(f"{first}-{last}" if last > first else str(first) for first, last in ranges)
     bitmap_length = 1 + 4 * ((size + 23) // 24)
@@ -321,12 +321,12 @@ def pack_ranks(ranks: Iterable[int], size: int) -> RankSet:
 
 
 def unpack_ranks(packed: RankSet, size: int) -> list[int]:
-    """In ascending order. Raises `ValueError`."""
+    """Returns the ranks in ascending order. Raises `ValueError`."""
     return [rank for first, last in unpack_ranges(packed, size) for rank in range(first, last)]
 
 
 def unpack_ranges(packed: RankSet, size: int) -> list[Range]:
-    """In ascending order, each from the first to before the last. Raises `ValueError`."""
+    """Returns ranges in ascending order, each from the first to before the last. Raises `ValueError`."""
     if packed.startswith("~"):
         return _unpack_bitmap(packed, size)
     ranges = []
@@ -335,7 +335,7 @@ def unpack_ranges(packed: RankSet, size: int) -> list[Range]:
         low, _, high = part.partition("-")
         first, last = int(low), int(high or low) + 1
         if not end <= first < last <= size:
-            raise ValueError(f"{part[:50]} is no range of ranks below {size}")
+            raise ValueError(f"{part[:50]} is not a range of ranks below {size}")
         ranges.append((first, last))
         end = last
     return ranges
@@ -364,13 +364,13 @@ def _unpack_bitmap(packed: RankSet, size: int) -> list[Range]:
 # Samples
 
 
-def _pack_held(hot: HotWorld, size: int) -> HeldSamples | None:
-    if not hot.held:
+def _pack_held(live: LiveWorld, size: int) -> HeldSamples | None:
+    if not live.held:
         return None
-    even, more = _usual_shares(hot)
+    even, more = _usual_shares(live)
     whole: list[int] = []
     others: list[tuple[Rank, tuple[Range, ...]]] = []
-    for rank, (before, held) in enumerate(zip(hot.previous, hot.held, strict=True)):
+    for rank, (before, held) in enumerate(zip(live.previous, live.held, strict=True)):
         if before >= 0 and len(held) == 1 and held[0] == _share(before, even, more):
             whole.append(rank)
         elif held:
@@ -378,15 +378,15 @@ def _pack_held(hot: HotWorld, size: int) -> HeldSamples | None:
     return HeldSamples(even, more, pack_ranks(whole, size), tuple(others))
 
 
-def _usual_shares(hot: HotWorld) -> tuple[int, int]:
-    """How the batch was shared in the world before, as most of what is held shows it."""
+def _usual_shares(live: LiveWorld) -> tuple[int, int]:
+    """Returns how the previous world shared the batch, as most held samples show."""
     found: Counter[tuple[int, int]] = Counter()
-    for before, held in zip(hot.previous, hot.held, strict=True):
+    for before, held in zip(live.previous, live.held, strict=True):
         if before >= 0 and len(held) == 1:
             first, last = held[0]
             found[last - first, first - before * (last - first)] += 1
     sensible = [(times, even, more) for (even, more), times in found.items() if even > 0 and more >= 0]
-    # Ranks with one sample more look like even shares of their own, so that those with one less are looked for first.
+    # Ranks with one more sample look like even shares themselves, so uneven shares come first.
     uneven = max((each for each in sensible if each[2] > 0), default=None)
     best = max(sensible, default=None)
     chosen = uneven if uneven is not None and best is not None and _explains(uneven, best) else best

@@ -1,6 +1,6 @@
-"""What the master's API tells of a job's ledger: `GET /v1/jobs/<job>/cost`.
+"""Costs of a job in the master's API: `GET /v1/jobs/<job>/cost`.
 
-Money is in millionths of a dollar: whole numbers, which every reader of JSON keeps exact. Parts add up to their whole.
+Money is in millionths of a dollar: whole numbers, which JSON readers represent exactly. Parts add up to their whole.
 """
 
 from typing import Annotated
@@ -10,18 +10,18 @@ from msgspec import Meta, Struct, field
 from messages.ids import Counted, Duration, JobName, UnixSeconds
 from messages.measured import MeasuredProfile
 
-Foretold = Annotated[int, Meta(ge=0)]
-"""Whatever comes out, however far away the end is."""
+Forecast = Annotated[int, Meta(ge=0)]
+"""A forecast without an upper bound, because the end of a job may be far away."""
 
 
 class CostLine(Struct, frozen=True):
-    """Machines of one kind in one zone."""
+    """Costs of machines of one kind in one zone."""
 
     region: str
     zone: str
     machine_type: str
     accelerator: str
-    """Empty where there is none."""
+    """Empty if the machines have none."""
     spot: bool
     node_s: Duration
     micro_usd: Counted
@@ -36,13 +36,13 @@ class EgressLine(Struct, frozen=True):
 
 
 class ForecastView(Struct, frozen=True):
-    """At the price that a step has had so far."""
+    """The forecast, at the price of a step so far."""
 
     steps: Counted
-    """In all."""
-    micro_usd: Foretold
-    """When they are done."""
-    remaining_micro_usd: Foretold
+    """All steps of the job."""
+    micro_usd: Forecast
+    """The cost after all steps."""
+    remaining_micro_usd: Forecast
     remaining_s: float | None
     remaining_steps: Counted
 
@@ -50,19 +50,19 @@ class ForecastView(Struct, frozen=True):
 class CostView(Struct, frozen=True, kw_only=True):
     job: JobName
     micro_usd: Counted
-    """Nodes and egress."""
+    """Cost of nodes and egress."""
     nodes_micro_usd: Counted
     egress_micro_usd: Counted
     micro_usd_per_hour: Counted
-    """Of the machines that are there now."""
+    """Cost of the current machines."""
     machines: Counted
     node_s: Duration
-    by_doing: dict[str, Counted]
-    """Of the nodes' cost: `working`, and what was wasted: `starting`, `recovering`, `idle`."""
+    by_activity: dict[str, Counted]
+    """The nodes' cost by activity: `working`, and the wasted `starting`, `recovering` and `idle`."""
     by_region: dict[str, Counted] = field(default_factory=dict)
     by_accelerator: dict[str, Counted] = field(default_factory=dict)
     on_demand_micro_usd: Counted = 0
-    """What the same time of the same machines costs on demand."""
+    """The cost of the same time of the same machines on demand."""
     steps: Counted = 0
     samples: Counted = 0
     micro_usd_per_1000_steps: Counted | None = None
@@ -70,19 +70,19 @@ class CostView(Struct, frozen=True, kw_only=True):
     lines: tuple[CostLine, ...] = ()
     egress: tuple[EgressLine, ...] = ()
     by_hour: tuple[tuple[UnixSeconds, Counted], ...] = ()
-    """The last two days: the beginning of each hour, and what the nodes cost in it."""
+    """The start of each hour of the last two days, and the nodes' cost in it."""
     unpriced_node_s: Duration = 0.0
-    """Of which no price is known: it counts as free."""
+    """Node seconds without a known price, which count as free."""
     since: UnixSeconds = 0.0
     until: UnixSeconds = 0.0
-    """When the machines were last looked at; 0 if nobody has."""
+    """When the machines were last listed; 0 if never."""
     budget_micro_usd: Counted | None = None
-    """What it may cost in all; None if nothing limits it."""
+    """The whole budget; None if unlimited."""
     paused: str = ""
-    """Why, if it has reached its budget and waits for more."""
+    """Why the job is paused; empty if it is not."""
     measured: MeasuredProfile | None = None
-    """What its steps need, where its script tells it: egress is counted from it."""
+    """What the job's steps need, as measured (SDK). Egress is computed from it."""
     note: str = ""
-    """What a reader should know first."""
+    """The most important remark for a reader."""
     ended: bool = False
-    """The job, so that no more steps will follow."""
+    """True if the job has ended."""

@@ -1,4 +1,4 @@
-"""Where a job may train and what it may cost, as its owner writes it, and what is known of its steps."""
+"""Criteria of a job's owner: where it may train, what it may cost, and what its steps need."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -7,8 +7,8 @@ from msgspec import Meta, Struct, field
 
 Usd = Annotated[float, Meta(gt=0, le=1_000_000_000)]
 Share = Annotated[float, Meta(ge=0, le=1)]
-Word = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,62}\Z", description="letters, digits and '-'")]
-Words = Annotated[tuple[Word, ...], Meta(max_length=1000)]
+Label = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,62}\Z", description="letters, digits and '-'")]
+Labels = Annotated[tuple[Label, ...], Meta(max_length=1000)]
 Problem = tuple[str, str]
 
 
@@ -18,11 +18,11 @@ class Objective(StrEnum):
     THROUGHPUT = "throughput"
     """The most steps in a second."""
     DEADLINE = "deadline"
-    """The fewest dollars for a step among what is done in time."""
+    """The fewest dollars for a step among plans that meet the deadline."""
 
 
 class WhenSpent(StrEnum):
-    """What is done when `max_usd_total` is reached."""
+    """What happens when `max_usd_total` is reached."""
 
     PAUSE = "pause"
     ON_DEMAND_OFF = "on_demand_off"
@@ -31,55 +31,55 @@ class WhenSpent(StrEnum):
 
 class Deadline(Struct, frozen=True, forbid_unknown_fields=True):
     hours: Annotated[float, Meta(gt=0, le=100_000)]
-    """From the job's submission."""
+    """Hours from the job's submission."""
     steps: Annotated[int, Meta(ge=1, le=10**12)]
 
 
 class Capacity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Empty lists allow everything."""
+    """Criteria for machines. Empty lists allow everything."""
 
     objective: Objective = Objective.COST
     deadline: Deadline | None = None
     max_usd_per_hour: Usd | None = None
-    """Machines and what leaves a zone together."""
+    """Limit on the cost of machines and egress together."""
     max_usd_total: Usd | None = None
     when_spent: WhenSpent | None = None
-    """`pause` if a total is given and this is not."""
-    accelerators: Words = ()
-    """Names as `tradewind offers` shows them, or GKE's; a world has one at a time."""
-    regions: Words = ()
-    zones: Words = ()
-    machine_types: Words = ()
+    """Default: `pause`, if `max_usd_total` is given."""
+    accelerators: Labels = ()
+    """Names as in `tradewind offers`, or GKE's. A world uses one accelerator at a time."""
+    regions: Labels = ()
+    zones: Labels = ()
+    machine_types: Labels = ()
     on_demand: Share = 0.0
-    """So many of the workers, rounded up, are on demand; the others are spot."""
+    """Share of the workers, rounded up, on machines on demand; the others are on spot machines."""
     idle_timeout_s: Annotated[float, Meta(ge=10, le=1e7)] = 600.0
-    """A machine on which the job has nothing and wants nothing for so long is given back."""
+    """Seconds after which a machine that the job neither uses nor wants is given back."""
     min_utilisation: Annotated[float, Meta(gt=0, le=1)] | None = None
-    """A machine on which the job computes in less than this share of the time that it computes or waits for others, for
-    `idle_timeout_s`, is given back. Reading data and updating the model count as neither.
+    """A machine is given back if the job, for `idle_timeout_s`, computes in less than this share of the time in which
+    it computes or waits for others. Reading data and updating the model count as neither.
     """
 
 
 class StepTime(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What one replica computes on one accelerator."""
+    """The time of a step of one replica on one accelerator."""
 
     seconds_per_sample: Annotated[float, Meta(gt=0, le=1e7)]
     seconds_per_step: Annotated[float, Meta(ge=0, le=1e7)] = 0.0
-    """What does not depend on the samples."""
+    """The time that does not depend on the samples."""
 
 
 class StepProfile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a step needs, measured elsewhere; the global batch is the hyperparameter of that name."""
+    """What a step needs, as measured elsewhere. The global batch is the hyperparameter of that name."""
 
     gradient_bytes: Annotated[int, Meta(ge=0, le=10**15)]
-    compute: dict[Word, StepTime] = field(default_factory=dict)
-    """By accelerator; one that is not named here is not used."""
+    compute: dict[Label, StepTime] = field(default_factory=dict)
+    """Times by accelerator. The job uses no other accelerators."""
     overlap: Share = 0.0
-    """The part of the communication that hides behind the computation."""
+    """The part of the communication that overlaps with the computation."""
 
 
 def contradictory_criteria(capacity: Capacity | None, profile: StepProfile | None, *, has_batch: bool) -> list[Problem]:
-    """What can be told without knowing what is offered."""
+    """Returns contradictions that do not depend on offers."""
     found: list[Problem] = []
     if capacity is not None:
         found += _criteria(capacity)

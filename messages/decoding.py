@@ -1,7 +1,7 @@
-"""The one way from stored or received bytes to a typed value, and the one way to bytes that will be stored.
+"""Decoding of stored or received bytes to typed values, and encoding of values that will be stored.
 
-Others can write to the bus, to the disk and to sockets, so their bytes may be anything. msgspec reports that in several
-ways: its own errors, invalid UTF-8 inside a string, a recursion limit for deep nesting. Here all of them are one error.
+Others can write to the bus, the disk and sockets, so bytes may be invalid. msgspec reports that by several errors: its
+own, invalid UTF-8 in a string, a recursion limit for deep nesting. This module turns all of them into one.
 """
 
 from typing import Any, Generic, TypeVar
@@ -11,17 +11,17 @@ import msgspec
 T = TypeVar("T")
 
 REASON_AT_MOST = 300
-"""Characters of a reason: msgspec quotes the value that it refuses."""
+"""Characters of a reason. Bounded, because msgspec quotes the refused value."""
 
 _REFUSALS = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 
 
 class Undecodable(ValueError):
-    """Bytes that are not what they should be, with the reason."""
+    """Raised for bytes that do not have the wanted type; the message is the reason."""
 
 
-class Unreadable(ValueError):
-    """A value that its own reader would refuse, so it must not be stored."""
+class NotStorable(ValueError):
+    """Raised for a value that its own reader would refuse, so that it is not stored."""
 
 
 class Decoder(Generic[T]):
@@ -31,7 +31,7 @@ class Decoder(Generic[T]):
         self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(wanted)
 
     def decode(self, content: bytes | str | msgspec.Raw) -> T:
-        """Raises `Undecodable`, and nothing else."""
+        """Decodes a value. Raises only `Undecodable`."""
         try:
             return self._decoder.decode(content)
         except _REFUSALS as error:
@@ -47,15 +47,15 @@ def decode(content: bytes | str | msgspec.Raw, wanted: type[T]) -> T:
 
 
 def encode_readable(value: object, wanted: type[Any], *, sort_keys: bool = False) -> bytes:
-    """The bytes of a value that `wanted` can be decoded from. Raises `Unreadable`.
+    """Encodes a value after a check that `wanted` can be decoded from it. Raises `NotStorable`.
 
-    A record that cannot be read back is lost, and the one before it is lost with it.
+    A record that cannot be read back is lost, together with the record that it replaced.
     """
     try:
         content = msgspec.json.encode(value, order="deterministic" if sort_keys else None)
         decode(content, wanted)
     except _REFUSALS as error:
-        raise Unreadable(f"it could not be read back: {_reason(error)}") from error
+        raise NotStorable(f"it could not be read back: {_reason(error)}") from error
     return content
 
 

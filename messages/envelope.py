@@ -1,4 +1,4 @@
-"""The frame around every message, and the kinds that may be inside it."""
+"""The envelope of every message, and the kinds of messages."""
 
 from datetime import datetime
 from typing import Annotated
@@ -9,7 +9,7 @@ from messages import clusters, compact_worlds, events, workers, world_deltas, wo
 from messages.ids import Epoch, Generation
 
 VERSION = 1
-"""The major version: additive changes keep it, and a receiver drops what is newer than its own."""
+"""The major version. Additive changes do not change it. A receiver drops messages of a newer version."""
 
 Message = (
     clusters.ClusterHeartbeat
@@ -38,6 +38,7 @@ Message = (
     | worlds.Locate
     | worlds.EndStalled
     | worlds.Release
+    | worlds.GatheredProgress
     | worlds.Progress
     | worlds.LogLines
     | events.Event
@@ -69,7 +70,8 @@ KINDS: dict[str, type[Message]] = {
     "job.locate": worlds.Locate,
     "job.end_stalled": worlds.EndStalled,
     "job.release": worlds.Release,
-    "job.progress": worlds.Progress,
+    "job.progress": worlds.GatheredProgress,
+    "worker.progress": worlds.Progress,
     "job.log": worlds.LogLines,
     "event": events.Event,
     "answer": clusters.Answer,
@@ -80,15 +82,15 @@ class Envelope(Struct, frozen=True, omit_defaults=True):
     v: int
     kind: str
     at: Annotated[datetime, Meta(tz=True)]
-    """Wall time of the sender: for people and the ledger, never for liveness."""
+    """Wall time of the sender, for people and the ledger, never for liveness."""
     sender: str
     id: str
     """Also the JetStream deduplication id."""
     body: Raw
     epoch: Epoch | None = None
-    """The leader's lease revision, on what a leader sends."""
+    """The revision of the leader's lease, in messages of a leader."""
     generation: Generation | None = None
     caused_by: str | None = None
-    """The id of the message that led to this one."""
+    """The id of the message that caused this one."""
     cause: str | None = None
     """Kind and sender of that message, for people."""

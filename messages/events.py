@@ -1,4 +1,4 @@
-"""What a person wants to read: one sentence, and why."""
+"""Events for people: a text, and why."""
 
 from enum import StrEnum
 
@@ -9,11 +9,11 @@ from messages.jobs import Scalar
 FLEET = "fleet"
 """The scope of events that belong to no job."""
 LOSER_FIELD = "lost_"
-"""Begins the names of the fields that tell what lost to a plan; a number follows, the best has 1."""
+"""Prefix of fields that describe rejected plans; a number follows, 1 for the best of them."""
 
 
 class EventKind(StrEnum):
-    """Kinds of events that programs recognize. `Event.kind` may be any other word, too: those are for people only."""
+    """Kinds of events that programs recognize. `Event.kind` may have other values, which are for people only."""
 
     JOB_SUBMITTED = "job_submitted"
     JOB_SCALED = "job_scaled"
@@ -70,7 +70,7 @@ JOB_ENDS: dict[str, str] = {
     EventKind.JOB_FAILED: "failed",
     EventKind.JOB_STOPPED: "stopped",
 }
-"""The kinds of a job's last event, and the phase that each tells."""
+"""The kinds of a job's last event, and the phase for each."""
 
 
 class Event(Struct, frozen=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""Ids by type, and the one rule for names that become part of a subject."""
+"""Types of ids and bounded numbers, and the rule for names that become part of a subject."""
 
 import re
 from typing import Annotated, NewType
@@ -8,9 +8,9 @@ from msgspec import Meta
 NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z"
 _NAME = re.compile(NAME_PATTERN)
 
-# Whatever arrives is bounded where it is decoded: an absurd number is a malformed message, never a crash.
+# Decoding bounds all numbers, so an absurd number is a malformed message, never a crash.
 Counted = Annotated[int, Meta(ge=0, le=2**53)]
-"""No honest count, step or generation passes it; JSON readers in other languages keep whole numbers up to here."""
+"""A count, step or generation. Up to 2**53, because JSON readers in other languages represent such numbers exactly."""
 Slots = Annotated[int, Meta(ge=1, le=64)]
 Ranks = Annotated[int, Meta(ge=0, le=1_000_000)]
 Duration = Annotated[float, Meta(ge=0, le=1e9)]

@@ -15,36 +15,36 @@ Scalar = str | int | float | bool
 Problem = tuple[str, str]
 
 _QUANTITY = re.compile(r"^\+?(?=[\d.]*[1-9])(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3}|[numkMGTPE]|[KMGTPE]i)?\Z", re.ASCII)
-"""Of Kubernetes, above 0."""
+"""A quantity of Kubernetes above 0."""
 MODULE = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
-"""A dotted name, as `import` takes it."""
+"""A dotted name, as in `import`."""
 _OBJECT_NAME = re.compile(r"^(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\Z")
 
 
 class Workers(Struct, frozen=True, forbid_unknown_fields=True):
-    """How many workers the job may have, and how many ranks each of them holds."""
+    """The number of workers that the job may have, and of ranks in each."""
 
     max: Count = 1
     min: Count = 1
     ranks: Annotated[int, Meta(ge=1, le=64)] = 1
     allowed: tuple[Count, ...] = ()
-    """The only numbers of workers that a world may have; any from `min` to `max` if empty."""
+    """Numbers of workers that a world may have; if empty, any from `min` to `max`."""
     settle_s: Annotated[float, Meta(ge=0, le=86_400)] | None = None
-    """Seconds that a world of scripts without the SDK lives before it is ended to admit more workers. By default 20
-    times what a restart costs, at most 10 minutes."""
+    """Seconds that a world of scripts without the SDK lasts before it is ended to admit more workers. Default: 20 times
+    the duration of a restart, at most 10 minutes."""
 
     @property
     def least(self) -> int:
-        """The smallest number of workers that can train."""
+        """Returns the smallest number of workers that can train."""
         return min(self.allowed, default=self.min)
 
     def fitting(self, count: int) -> int:
-        """The largest number of workers in a world, if so many can be had; `count` if they are too few for any."""
+        """Returns the largest number of workers for a world if `count` are available; `count` if none fits."""
         return max((size for size in self.allowed if size <= count), default=count)
 
 
 class Failures(Struct, frozen=True, forbid_unknown_fields=True):
-    """How often the script may fail by itself. Lost workers never count."""
+    """Limits on failures of the script itself. Lost workers never count."""
 
     max: Annotated[int, Meta(ge=0, le=10_000)] = 3
     backoff_s: Seconds = 1.0
@@ -52,31 +52,31 @@ class Failures(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Timeouts(Struct, frozen=True, forbid_unknown_fields=True):
-    """What ends a wait when knowledge does not."""
+    """Bounds on waits for events that may never come."""
 
     suspect_s: Seconds = 5.0
-    """A worker that was not heard of for so long is put out of the world."""
+    """Seconds after which a silent worker is removed from the world."""
     ready_s: Seconds = 60.0
-    """A worker that has not started its trainers, or not appeared, after so long is not waited for."""
+    """Seconds to wait for a worker that has not appeared or not started its trainers."""
     stop_grace_s: Annotated[float, Meta(ge=0, le=3600)] = 5.0
-    """From SIGTERM to SIGKILL of a trainer."""
+    """Seconds from SIGTERM to SIGKILL of a trainer."""
     park_s: Seconds = 0.4
-    """A trainer that lives through changes and has not answered so long after a halt is put out of the world."""
+    """Seconds after a halt until a live trainer without an answer is removed from the world."""
     meet_s: Seconds = 60.0
-    """Ranks that have waited so long for a peer at the store are reported."""
+    """Seconds after which ranks that wait for a peer at the store are reported."""
     stall_s: Seconds | None = None
     """Seconds that the others wait in an all-reduce for a rank whose process runs, before it is removed as a failure of
     the script. None: 60, or 20 median steps if that is longer; 600 for a rank that has not measured its steps yet."""
 
 
 class Launch(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What each rank runs: a script or a module, as torchrun would."""
+    """What each rank runs: a script or a module, as with torchrun."""
 
     script: str | None = None
     module: str | None = None
     args: tuple[str, ...] = ()
     restart_args: tuple[str, ...] = ()
-    """Appended to `args` whenever the script is started again."""
+    """Appended to `args` at each restart of the script."""
     workdir: str | None = None
     python: str | None = None
     env: dict[str, str] = field(default_factory=dict)
@@ -85,23 +85,23 @@ class Launch(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     preload: tuple[str, ...] = ()
     """Modules that each worker imports once, before its trainers are forked."""
     no_python: bool = False
-    """`script` is a program that is executed as it is."""
+    """True if `script` is a program, not a Python script."""
 
     @property
     def host_env(self) -> dict[str, str]:
-        """The environment that a worker and its host are started with."""
+        """Returns the environment of a worker and its host."""
         return {**self.env, "TRADEWIND_PRELOAD": ",".join(self.preload)} if self.preload else self.env
 
 
 class Pod(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a worker's pod needs where workers are pods; plain processes take no notice of it."""
+    """What a worker's pod needs. Ignored for workers that are plain processes."""
 
     image: str | None = None
-    """The job's own image, with its interpreter, torch and packages; ours if not given."""
+    """The job's own image, with interpreter, torch and packages. Default: Tradewind's image."""
     cpu: str | None = None
     memory: str | None = None
     gpu: bool = False
-    """One GPU for each of the worker's ranks."""
+    """True for one GPU for each of the worker's ranks."""
     secrets: tuple[str, ...] = ()
     """Secrets whose keys become environment variables of the trainers."""
 
@@ -116,14 +116,14 @@ class JobSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     timeouts: Timeouts = Timeouts()
     hyperparameters: dict[str, Scalar] = field(default_factory=dict)
     capacity: Capacity | None = None
-    """Where it may train and what it may cost; without it machines are taken in the order of the fleet's offers."""
+    """Where the job may train and what it may cost. Without it, machines are chosen in the order of the fleet."""
     profile: StepProfile | None = None
 
 
 def contradictions(spec: JobSpec) -> list[Problem]:
-    """What no single field can show: (path in the file, what is wrong and what would be right).
+    """Returns contradictions between fields: pairs of the path in the file and the text of the problem.
 
-    Every other field that it is about is named by its path.
+    The text names all other concerned fields by their paths.
     """
     found = []
     if (spec.launch.script is None) == (spec.launch.module is None):
@@ -172,7 +172,7 @@ def _allowed(spec: JobSpec) -> Iterator[Problem]:
 
 
 def _with_nul(launch: Launch) -> list[str]:
-    """What no process can be given: the keys whose text contains a NUL character."""
+    """Returns the keys whose text contains a NUL character, which no process accepts."""
     texts = {"script": launch.script, "module": launch.module, "workdir": launch.workdir, "python": launch.python}
     texts |= {f"args[{place}]": text for place, text in enumerate(launch.args)}
     texts |= {f"restart_args[{place}]": text for place, text in enumerate(launch.restart_args)}
@@ -181,7 +181,7 @@ def _with_nul(launch: Launch) -> list[str]:
 
 
 def _pod(pod: Pod) -> Iterator[Problem]:
-    """What Kubernetes would refuse only when machines are there already."""
+    """Yields problems that Kubernetes would report only after machines were started."""
     for key, value, examples in (("cpu", pod.cpu, "'4' or '500m'"), ("memory", pod.memory, "'16Gi' or '500M'")):
         if value is not None and not _QUANTITY.match(value):
             yield f"pod.{key}", f"is {value!r}, but must be a quantity above 0 as Kubernetes writes it: {examples}"

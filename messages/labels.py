@@ -1,4 +1,4 @@
-"""Labels, annotations and secret keys that two processes agree on.
+"""Labels, annotations, secret keys and file names that two processes agree on.
 
 They are never renamed: objects in a running cluster still carry the old names.
 """
@@ -24,8 +24,11 @@ NOTICE_WHY_ANNOTATION = "tradewind.dev/notice-why"
 NOTICE_BOOT_ANNOTATION = "tradewind.dev/notice-boot"
 """Boot id of the machine that the notice is for: the next machine may get the same node object."""
 NOTICED_LABEL = "tradewind-noticed"
-"""On a node with a notice: no further worker is scheduled there."""
+"""On a node with a notice, so that no further worker is scheduled there."""
 
 NATS_URL_KEY = "nats-url"
 NATS_CREDENTIALS_KEY = "nats.creds"
 """Keys of the secret with which pods reach the bus."""
+
+HOST_SOCKET = "host.sock"
+"""The socket in a worker's folder to which its host connects."""

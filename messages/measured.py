@@ -1,6 +1,6 @@
-"""What trainers measure of their own steps, and what the master makes of it.
+"""Measurements of steps by trainers, and their summary by the master.
 
-Only scripts that use the SDK measure anything: it owns the step, and knows when one begins to wait.
+Only scripts with the SDK measure their steps.
 """
 
 from typing import Annotated
@@ -15,44 +15,44 @@ Samples = Annotated[float, Meta(ge=0, le=2**53)]
 
 
 class StepsMeasured(Struct, frozen=True, omit_defaults=True):
-    """What the steps of one rank were like of late, but for those that something disturbed.
+    """Means of the recent steps of one rank, without disturbed steps.
 
-    Means of one step, not sums since the last report: a report that is lost takes nothing with it.
+    They are means of one step, not totals since the last report, so a lost report loses nothing.
     """
 
     steps: Counted = 0
-    """How many its trainer has measured, all in all."""
+    """Number of steps that the trainer has measured so far."""
     samples: Samples = 0.0
-    """Those that it computed."""
+    """Samples that the rank computed."""
     seconds: Duration = 0.0
-    """From sum to sum. What was neither computed nor waited for is the optimizer's update and the reading of data."""
+    """From all-reduce to all-reduce. The rest, beside computing and waiting, is the optimizer and reading data."""
     computed_s: Duration = 0.0
     waited_s: Duration = 0.0
-    """In the sum of the gradients: for other ranks, and for the network."""
+    """Time in the all-reduce of the gradients: for other ranks, and for the network."""
     gradient_bytes: GradientBytes = 0
-    """That one rank sums in a step; 0 where it was not told."""
+    """Bytes that one rank all-reduces in a step; 0 if unknown."""
     global_batch: Counted = 0
-    """Samples of all ranks in a step; 0 where it was not told."""
+    """Samples of all ranks in a step; 0 if unknown."""
     longest_s: Duration = 0.0
-    """The longest of its last steps, with those that something disturbed: an evaluation is part of its step."""
+    """The longest recent step, including disturbed ones: an evaluation is part of its step."""
 
 
 class MeasuredCompute(Struct, frozen=True):
-    """Of one rank on one accelerator."""
+    """The computation of one rank on one accelerator."""
 
     seconds_per_sample: Duration
     seconds_per_step: Duration
-    """What does not depend on the samples."""
+    """The time that does not depend on the samples."""
 
 
 class MeasuredProfile(Struct, frozen=True, omit_defaults=True):
-    """What a job's steps need, as its trainers measured it of late."""
+    """What a job's steps need, as its trainers measured recently."""
 
     gradient_bytes: GradientBytes
     global_batch: Counted
     step_s: Duration = 0.0
-    """0 before enough steps were seen."""
+    """Seconds of a step; 0 before enough steps were measured."""
     waiting: Share = 0.0
-    """The part of the ranks' time that they wait in the sum."""
+    """The part of the ranks' time in which they wait in the all-reduce."""
     compute: dict[str, MeasuredCompute] = field(default_factory=dict)
-    """By accelerator as `tradewind offers` calls it, the newest last; empty where it is not known which one it is."""
+    """By accelerator as in `tradewind offers`, the newest last; empty if the accelerator is unknown."""

@@ -1,6 +1,6 @@
-"""What the master's API tells of machines that may be had: `GET /v1/offers`.
+"""Machines on offer in the master's API: `GET /v1/offers`.
 
-Prices are of the whole machine, in millionths of a dollar: whole numbers, which every reader of JSON keeps exact.
+Prices are for the whole machine, in millionths of a dollar: whole numbers, which all JSON readers represent exactly.
 """
 
 from typing import Annotated
@@ -17,19 +17,19 @@ class OfferView(Struct, frozen=True):
     accelerator: str
     gpus: Counted
     gpu_memory_gib: Counted
-    """Of one GPU."""
+    """Memory of one GPU."""
     vcpus: Counted
     memory_gib: Counted
     spot_micro_usd_per_hour: Counted | None = None
     on_demand_micro_usd_per_hour: Counted | None = None
-    """None where it is not offered so."""
+    """None if the machine is not offered on demand."""
     availability: Annotated[float, Meta(ge=0, le=1)] | None = None
-    """The chance that one comes when it is asked for; None where nothing was seen."""
+    """The probability that a requested machine comes; None without observations."""
     mean_lifetime_s: Duration | None = None
 
 
 class NeedView(Struct, frozen=True):
-    """What one node of a kind takes of a quota."""
+    """The amount of a quota that one node of a kind needs."""
 
     zone: str
     machine_type: str
@@ -43,22 +43,22 @@ class QuotaView(Struct, frozen=True):
     """A region, or the whole project."""
     metric: str
     left: Counted
-    """For a new job, if all others gave theirs back."""
+    """What is left for a new job, if all others gave their machines back."""
     needs: tuple[NeedView, ...] = ()
 
 
 class OfferList(Struct, frozen=True):
     offers: tuple[OfferView, ...]
     date: str
-    """Of the prices."""
+    """The date of the price list."""
     source: str
     remembers: bool
-    """False where nobody was asked what was seen."""
+    """False if the observations of zones were not read."""
     of_the_moment: bool = False
-    """Prices move, and are those of now where they do; the date is of the list."""
+    """True if prices that change are current ones; the date is that of the list."""
     not_refreshed: str = ""
     """Why the list is not newer and what to do about it; empty if the last refresh succeeded."""
     quotas: tuple[QuotaView, ...] = ()
-    """Those that limit the machines of the master's fleet."""
+    """Quotas that limit the machines of the master's fleet."""
     quotas_page: str = ""
-    """Where a person asks for more."""
+    """The web page where a person requests more quota."""

@@ -1,12 +1,11 @@
-"""Records on the bus that more than one kind of process reads: the job record and the leader's lease.
+"""Stored records that several kinds of process read: the job record and the leader's lease.
 
-The master writes a job record whole and reads it whole. Workers and the reaper read the parts below: a part stays
-readable when a newer master writes what this version does not know.
+The master writes and reads whole job records. Workers and the reaper read the parts below, which remain readable if a
+newer master adds fields.
 """
 
 from enum import StrEnum
 
-import msgspec
 from msgspec import Struct, structs
 
 from messages.compact_worlds import WorldReference
@@ -19,9 +18,9 @@ from messages.worlds import Assignment
 
 class Phase(StrEnum):
     WAITING = "waiting"
-    """No world; `why` says what for."""
+    """No world; `why` tells what the job waits for."""
     FORMING = "forming"
-    """A world is decided or about to be; not all of its members are ready."""
+    """A world is decided or will be; not all of its members are ready."""
     RUNNING = "running"
     RESHAPING = "reshaping"
     """The old world is being parked."""
@@ -35,67 +34,77 @@ class Phase(StrEnum):
 
 
 class Record(Struct, frozen=True, omit_defaults=True):
-    """What outlives the master: kept in KV and saved before anything that it decides is published."""
+    """A job's state that outlives the master. Stored in KV before any decision in it is published."""
 
     phase: Phase
     why: str
     generation: Generation
-    """The fence: nothing below it counts any more."""
+    """The fence: lower generations no longer count."""
     wanted: int
     submitted_at: float
     """Unix seconds."""
     epoch: Epoch = Epoch(0)
-    """Of the master that wrote it."""
+    """The epoch of the master that wrote the record."""
     assignment: Assignment | None = None
-    """The last world that was decided; of `generation`, or older while a new one is being made."""
+    """The last decided world: of `generation`, or older while a new world is being formed."""
     prepared: Assignment | None = None
-    """The next world, above `generation`: its trainers get ready while the present one trains, then go over."""
+    """The next world, above `generation`. Its trainers get ready while the current world trains, then switch."""
     formed: int = 0
-    """Worlds that ran so far."""
+    """Number of worlds that ran so far."""
     starts: int = 0
-    """Those of them in which every trainer was a new process."""
+    """Number of worlds in which all trainers were new processes."""
     checkpointed: bool = False
-    """A script without the SDK reported a checkpoint, or one was seen at `launch.checkpoint_path`: restarts resume."""
+    """True if a script without the SDK has a checkpoint (reported, or at `launch.checkpoint_path`): restarts resume."""
     failures: int = 0
     losses: int = 0
     stop_why: str | None = None
     stop_grace_s: float | None = None
-    """How long trainers may take to save and end, where the one who asked for the stop said so."""
+    """Seconds that trainers get to save and end, if the stop request gave them."""
     checkpoint: WrittenCheckpoint | None = None
-    """The newest that was known when its trainers last ended."""
+    """The newest known checkpoint when the trainers last ended."""
     failed_tail: tuple[str, ...] = ()
     paused: str | None = None
-    """Why it has to do without machines until its budget is raised."""
+    """Why the job has no machines until its budget is raised; None if it may have them."""
     spot_only: str | None = None
-    """Why it may have no machines on demand until its budget is raised."""
+    """Why the job has no machines on demand until its budget is raised; None if it may have them."""
     max_usd_total: float | None = None
-    """In place of what its file says, since somebody raised it."""
+    """The raised budget, which replaces that of the job file."""
     certificate: SampleCertificate | None = None
-    """What its trainers can prove, since they have finished (SDK)."""
+    """The certificate of finished trainers (SDK)."""
     outdated: tuple[WorkerId, ...] = ()
     """Workers that still run the code from before the last reload."""
     reloads: int = 0
-    """How often a person asked for a reload."""
+    """Number of requested reloads."""
     budget_reached: bool = False
-    """And no person has raised it or wanted fewer since, or it was not enough: what is forbidden stays so."""
+    """True from when the budget is reached until a person raises it enough or scales down: restrictions remain."""
 
     @property
     def rests(self) -> bool:
-        """It is paused and has no world any more: nobody is needed."""
+        """True if the job is paused and has no world, so that it needs no workers."""
         return self.paused is not None and self.phase is Phase.WAITING
 
 
 class RecordWorlds(Struct, frozen=True, omit_defaults=True):
-    """Worlds of a record that are stored apart from it, because they are large."""
+    """References to worlds that are too large for their record and are stored in chunks."""
 
     assignment: WorldReference | None = None
     prepared: WorldReference | None = None
 
 
-class RecordReferences(Struct, frozen=True):
-    """The part of a job record that says which worlds are stored apart from it."""
+NONE_APART = RecordWorlds()
 
-    worlds: RecordWorlds = RecordWorlds()
+
+class RecordDocument(Record, frozen=True, omit_defaults=True):
+    """A job record as it is stored."""
+
+    halted: Generation | None = None
+    """Tells workers that nothing below this generation may run."""
+    worlds: RecordWorlds = NONE_APART
+
+    @property
+    def record(self) -> Record:
+        """Returns the record without worlds that are stored in chunks."""
+        return Record(*(getattr(self, name) for name in Record.__struct_fields__))
 
 
 class RecordForWorkers(Struct, frozen=True):
@@ -111,7 +120,7 @@ class RecordForWorkers(Struct, frozen=True):
 
 
 class RecordPhase(Struct, frozen=True):
-    """The part of a job record that says whether the job has ended."""
+    """The part of a job record that tells whether the job has ended."""
 
     phase: Phase
 
@@ -123,24 +132,19 @@ class SpecLaunch(Struct, frozen=True):
 
 
 class LeaseRecord(Struct, frozen=True):
-    """What is in the key; for people who look at it, too."""
+    """The value of the lease key."""
 
     holder: str
-    """The name, and something that no other or later process has."""
+    """The master's name, and a random part that is unique to its process."""
     since: float
-    """Unix seconds of its start."""
+    """Unix seconds at which the holder started."""
     url: str = ""
-    """Where its API is, for those who asked another one."""
+    """The URL of the leader's API, for clients of a standby."""
 
 
-def encode_record(record: Record, worlds: RecordWorlds | None = None) -> bytes:
-    """A job record, with `halted` for its workers. Raises `Unreadable`.
-
-    `worlds`: those that are stored apart, and so are left out."""
-    more: dict[str, object] = {"halted": record.generation}
-    if worlds is not None:
-        assignment = record.assignment if worlds.assignment is None else None
-        prepared = record.prepared if worlds.prepared is None else None
-        record = structs.replace(record, assignment=assignment, prepared=prepared)
-        more["worlds"] = worlds
-    return encode_readable(msgspec.to_builtins(record) | more, Record)
+def encode_record(record: Record, worlds: RecordWorlds = NONE_APART) -> bytes:
+    """Encodes a record without the `worlds` that are stored in chunks. Raises `NotStorable`."""
+    fields = structs.asdict(record)
+    apart = {name: None for name, reference in structs.asdict(worlds).items() if reference is not None}
+    document = RecordDocument(**fields | apart, halted=record.generation, worlds=worlds)
+    return encode_readable(document, RecordDocument)

@@ -1,4 +1,4 @@
-"""The only place where subjects are built and taken apart."""
+"""Subjects and keys of the bus. No other module builds or parses them."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ STATE_BUCKET = "tradewind"
 
 
 def cluster_heartbeat(cluster: ClusterName | None = None) -> str:
-    """Of one cluster, or of all."""
+    """Returns the subject of one cluster's heartbeat, or of all clusters'."""
     return f"{PREFIX}.cluster.{_token(cluster)}.heartbeat"
 
 
@@ -31,7 +31,7 @@ def worker_heartbeat(cluster: ClusterName, worker: WorkerId | None = None) -> st
 
 def worker_fact(cluster: ClusterName | None, worker: WorkerId | None, fact: str) -> str:
     if fact not in WORKER_FACTS:
-        raise ValueError(f"{fact!r} is not a fact a worker tells; facts are {', '.join(WORKER_FACTS)}")
+        raise ValueError(f"{fact!r} is not a fact of a worker; facts are {', '.join(WORKER_FACTS)}")
     return f"{PREFIX}.worker.{_token(cluster)}.{_token(worker)}.{fact}"
 
 
@@ -40,7 +40,7 @@ def worker_command(cluster: ClusterName, worker: WorkerId) -> str:
 
 
 def worker_order(cluster: ClusterName, worker: WorkerId) -> str:
-    """Where a master repeats to one worker what it told all workers of the job."""
+    """Returns the subject on which a master repeats to one worker what it sent to all workers of the job."""
     return f"{PREFIX}.worker.{_token(cluster)}.{_token(worker)}.order"
 
 
@@ -68,7 +68,13 @@ def release(job: JobName | None = None) -> str:
     return f"{PREFIX}.job.{_token(job)}.release"
 
 
+def worker_progress(cluster: ClusterName, worker: WorkerId | None = None) -> str:
+    """Returns the subject on which a worker reports its trainers' steps to its controller."""
+    return f"{PREFIX}.worker.{_token(cluster)}.{_token(worker)}.progress"
+
+
 def progress(job: JobName | None = None) -> str:
+    """Returns the subject on which controllers report the steps of a job's trainers, gathered by cluster."""
     return f"{PREFIX}.job.{_token(job)}.progress"
 
 
@@ -84,18 +90,18 @@ def spec_key(job: JobName) -> str:
     return f"jobs.{_token(job)}.spec"
 
 
-def world_key(job: JobName) -> str:
+def record_key(job: JobName) -> str:
     return f"jobs.{_token(job)}.world"
 
 
 def world_chunk_keys(job: JobName, reference: WorldReference) -> tuple[str, ...]:
-    """Where the chunks of a stored world are, in order."""
+    """Returns the keys of a stored world's chunks, in order."""
     world = f"jobs.{_token(job)}.worlds.{reference.epoch}.{reference.digest}"
     return tuple(f"{world}.{number}" for number in range(reference.chunks))
 
 
 def world_chunks(job: JobName) -> str:
-    """All chunks of all worlds of a job."""
+    """Returns the pattern for all chunks of all worlds of a job."""
     return f"jobs.{_token(job)}.worlds.>"
 
 
@@ -103,15 +109,16 @@ JOB_SPECS = "jobs.*.spec"
 JOB_RECORDS = "jobs.>"
 LEADER_KEY = "leader"
 ORIGIN_KEY = "origin"
-"""Written once in a bucket's life: another revision of it means that the data before it is lost."""
-
-
-def wanted_key(cluster: ClusterName) -> str:
-    return f"fleet.{_token(cluster)}.wanted"
+"""Written once in a bucket's life. A new revision means that earlier data is lost."""
 
 
 def ledger_key(job: JobName) -> str:
     return f"ledger.{_token(job)}"
+
+
+def memory_key(zone: str | None = None) -> str:
+    """Returns the key of a zone's observations, or the pattern for all zones."""
+    return f"memory.{'*' if zone is None else zone}"
 
 
 def known_key(cluster: ClusterName) -> str:
@@ -146,11 +153,15 @@ def parse_job(subject: str) -> JobName | None:
 
 
 def parse_chunk_key(key: str) -> tuple[Epoch, str] | None:
-    """The epoch in which the chunk was written, and the digest of its world."""
+    """Returns the epoch in which the chunk was written, and the digest of its world."""
     parts = key.split(".")
     if len(parts) == 6 and parts[0] == "jobs" and parts[2] == "worlds" and parts[3].isdecimal():
         return Epoch(int(parts[3])), parts[4]
     return None
+
+
+def parse_memory_key(key: str) -> str:
+    return key.removeprefix("memory.")
 
 
 def parse_spec_key(key: str) -> JobName | None:

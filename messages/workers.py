@@ -1,7 +1,7 @@
-"""What a worker-agent says of itself.
+"""Messages of worker-agents, and the commands to them.
 
-Every fact carries the worker's whole status, and so does every heartbeat: a fact that is lost is learned from the next
-heartbeat, and `seq` makes an older status teach nothing.
+Each fact and each heartbeat contains the worker's whole status, so the next heartbeat replaces a lost fact. Receivers
+ignore a status with an older `seq`.
 """
 
 from enum import StrEnum
@@ -28,23 +28,23 @@ class WorkerPhase(StrEnum):
     WARMING = "warming"
     """The host is importing torch; the worker cannot take ranks yet."""
     IDLE = "idle"
-    """Warm, holds no rank and no trainer: free, or a spare."""
+    """Warm, without ranks and trainers: free, or a spare."""
     STOPPING = "stopping"
     """Trainers of an older generation are being ended."""
     PARKED = "parked"
-    """No trainer takes part in a generation below `generation` any more."""
+    """No trainer takes part in a generation below `generation`."""
     STARTING = "starting"
     """Trainers of `generation` are being forked."""
     READY = "ready"
     """All trainers of `generation` were forked."""
     ENDED = "ended"
-    """All trainers of `generation` have exited; `exits` says how."""
+    """All trainers of `generation` have exited; `exits` tells how."""
     LEAVING = "leaving"
-    """Ends by itself; takes no more ranks."""
+    """Is about to end; takes no more ranks."""
 
 
 SENT_BY_OTHERS = ("SIGKILL", "SIGTERM")
-"""Signals that end a process from outside; others, such as SIGSEGV, are its own doing."""
+"""Signals that end a process from outside. Others, such as SIGSEGV, are caused by the process itself."""
 
 
 class TrainerExit(Struct, frozen=True, omit_defaults=True):
@@ -52,21 +52,21 @@ class TrainerExit(Struct, frozen=True, omit_defaults=True):
     code: int | None = None
     signal: str | None = None
     tail: tuple[str, ...] = ()
-    """Its last traceback, or the last lines of its standard error; empty after a clean exit."""
+    """The last traceback, or the last lines of standard error; empty after a clean exit."""
     error: str | None = None
     """What the script wrote to TORCHELASTIC_ERROR_FILE."""
     peer_lost: bool = False
-    """It failed because the connection to a peer broke, not by itself."""
+    """True if the trainer failed because the connection to a peer broke."""
     early: bool = False
-    """It uses the SDK and ended before the last step, with 0."""
+    """True if a live trainer ended with 0 before the last step."""
     stalled: str = ""
-    """Why it was removed, if its peers had waited for it too long; `error` is its Python stack."""
+    """Why the trainer was removed, if its peers waited too long for it; `error` is then its Python stack."""
     hint: str | None = None
     """What a person can do about it."""
 
     @property
     def by_itself(self) -> bool:
-        """It failed, and neither a peer nor somebody who killed it explains that."""
+        """True if the trainer failed, and neither a peer nor a signal from outside explains that."""
         return bool(self.stalled) or not (self.clean or self.peer_lost or self.signal in SENT_BY_OTHERS)
 
     @property
@@ -75,22 +75,22 @@ class TrainerExit(Struct, frozen=True, omit_defaults=True):
 
 
 class SampleCertificate(Struct, frozen=True, omit_defaults=True):
-    """What a run of the SDK can prove of its samples when it is over."""
+    """A proof of which samples a finished run has trained on (SDK)."""
 
     steps: Counted
     samples: Counted
     lost: Counted = 0
     repeated: Counted = 0
     wrong: Counted = 0
-    """Steps that took as many samples as they should, but others."""
-    taken_again: Counted = 0
-    """Steps that were lost with everybody's memory and taken again from a checkpoint."""
+    """Steps with the right number of samples, but wrong ones."""
+    recomputed: Counted = 0
+    """Steps that all ranks lost and that were computed again from a checkpoint."""
     nonfinite: Counted = 0
-    """Steps in which some rank's loss or gradient was NaN or infinite."""
+    """Steps in which a rank's loss or gradient was NaN or infinite."""
     skipped: Counted = 0
     """Steps whose gradient was not applied, because it was not finite."""
-    says: str = ""
-    """The same in words."""
+    message: str = ""
+    """The certificate in words."""
 
     @property
     def holds(self) -> bool:
@@ -98,65 +98,65 @@ class SampleCertificate(Struct, frozen=True, omit_defaults=True):
 
 
 class WrittenCheckpoint(Struct, frozen=True):
-    """A checkpoint that a trainer has written. Of one of a script without the SDK only the time is known."""
+    """A checkpoint that a trainer has written. Without the SDK, only its time is known."""
 
     step: Counted | None = None
-    """The step that is computed next from it (SDK)."""
+    """The next step after a resume from the checkpoint (SDK)."""
     folder: Annotated[str, Meta(max_length=4096)] = ""
-    """The folder it is in (SDK)."""
+    """The folder of the checkpoint (SDK)."""
     at: UnixSeconds = 0.0
-    """When it was written (SDK), or when the worker-agent heard of it or saw it."""
+    """When it was written (SDK), or when the worker-agent learned of it."""
 
 
 class TrainerStatus(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A trainer whose script uses the SDK: it lives through changes of the world and tells what it has."""
+    """The status of a live trainer."""
 
     local_rank: Counted
     rank: Rank = Rank(0)
     generation: Generation = NO_GENERATION
-    """Of the world it trains in; 0 before its first."""
+    """The generation of its current world; 0 before its first."""
     parked: Generation = NO_GENERATION
-    """It is in no world below this one."""
+    """The trainer is in no world below this generation."""
     done: Counted = 0
-    """Steps whose summed gradient it has; the step that it computes next."""
+    """Number of steps whose all-reduced gradient it has; also the number of its next step."""
     held: tuple[Range, ...] = ()
-    """Of step `done`: the samples whose gradients it has or is about to have."""
+    """The samples of step `done` whose gradients it has or is computing."""
     active: bool = False
-    """It has the whole state of the training and takes a share of each step."""
+    """True if it has the whole training state and takes a share of each step."""
     finished: bool = False
-    """All steps are done, and every rank has them."""
+    """True if all steps are done and all ranks have them."""
     broken: Generation = NO_GENERATION
-    """The newest world in which it saw a collective fail, or which it could not build: somebody may be dead."""
+    """The newest world in which a collective failed, or that it could not build. A peer may be dead."""
     parking: Generation = NO_GENERATION
-    """It was told to park for this generation and has not, but its agent has seen that it is alive."""
+    """The generation for which it must park and has not, while its agent has seen that it is alive."""
     waits: str = ""
-    """What for, in words."""
+    """What it waits for, in words."""
     resting: bool = False
-    """Its state was not that of the others: it is not to be taken into a world before it says so."""
+    """True if its state differed from that of the others. No world may include it until it reports otherwise."""
     terms: str = ""
-    """What all ranks of its run must have alike, in words."""
+    """JSON object of what all ranks of the run must have in common; empty if unknown."""
     certificate: SampleCertificate | None = None
-    """Of the whole run, once it is finished."""
+    """The certificate of the whole run, once the trainer is finished."""
     waiting: Counted | None = None
-    """The step whose all-reduce it had entered and not left when it reported. The step of a rank that is not active is
-    a guess."""
+    """The step whose all-reduce it had entered and not left when it reported. An estimate for a rank that is not
+    active."""
     overdue: bool = False
-    """It has waited there for much longer than its steps take."""
+    """True if it has waited in that all-reduce for much longer than a step takes."""
     step_s: Duration = 0.0
-    """Median seconds of its recent steps; 0 before it has measured some."""
+    """Median seconds of its recent steps; 0 before the first measurements."""
     paused: str = ""
-    """The reason it gave to `run.paused`, while it is inside."""
+    """The reason given to `run.paused`, while the script is inside of it."""
     paused_at: UnixSeconds = 0.0
     """Unix seconds on its own clock, for people."""
     located: Counted = 0
-    """The `number` of the newest `job.locate` for which its agent saw its process run."""
+    """The `number` of the newest `job.locate` for which the agent saw the process run."""
 
 
 class Fallen(Struct, frozen=True, omit_defaults=True):
-    """A trainer that ended by itself when its world had been halted already: others had noticed before its exit."""
+    """A trainer that ended by itself after the halt of its world: its peers noticed before its exit."""
 
     generation: Generation
-    """For which it had to park."""
+    """The generation for which it had to park."""
     local_rank: Counted
     exit: TrainerExit
 
@@ -166,117 +166,117 @@ class WorkerStatus(Struct, frozen=True, omit_defaults=True, gc=False):
     cluster: ClusterName
     job: JobName
     seq: Counted
-    """Grows with every status this incarnation sends."""
+    """Increases with each status of this incarnation."""
     phase: WorkerPhase
     generation: Generation = NO_GENERATION
-    """The newest generation it has heard of and obeys."""
+    """The newest generation that the worker obeys."""
     slots: Slots = 1
-    """Ranks it can hold."""
+    """Ranks that the worker can hold."""
     region: str = ""
     zone: str = ""
     node: str = ""
     address: str = "127.0.0.1"
-    """Where its ranks are reached by those of other workers."""
+    """The address at which ranks of other workers reach those of this worker."""
     pid: Counted = 0
     submitted_at: float = 0.0
-    """When its job was submitted, by the job's record; 0 if not known. Another job may have the same name later."""
+    """When the job was submitted; 0 if unknown. Distinguishes a later job of the same name."""
     step: Counted | None = None
     checkpoints: Counted = 0
-    """How many checkpoints its scripts without the SDK have reported in `generation`, or were seen at
-    `launch.checkpoint_path`: each is a good moment for a restart."""
+    """Number of checkpoints of scripts without the SDK in `generation`, reported or found at `launch.checkpoint_path`.
+    Each is a good moment for a restart."""
     exits: tuple[TrainerExit, ...] = ()
-    """Of `generation` only."""
+    """Exits of trainers of `generation`."""
     fallen: tuple[Fallen, ...] = ()
-    """Since the newest halt."""
+    """Trainers that have fallen since the newest halt."""
     notice_s: Duration | None = None
-    """Seconds until the node is taken, once a notice came."""
+    """Seconds until the node ends, if it has a notice."""
     trainers: tuple[TrainerStatus, ...] = ()
-    """Those that use the SDK, in the order of their local ranks."""
+    """Live trainers, in the order of their local ranks."""
     checkpoint: WrittenCheckpoint | None = None
-    """The newest that a trainer of its has written, with or without the SDK."""
+    """The newest checkpoint of a trainer, with or without the SDK."""
     assigned: Generation = NO_GENERATION
-    """Of the newest assignment that it has: it is not sent again to this worker."""
+    """The generation of the worker's newest assignment, which the master need not repeat."""
 
 
 class WorkerHeartbeat(Struct, frozen=True, omit_defaults=True):
-    """Stays in the region: the cluster-controller gathers it into the topology."""
+    """The heartbeat of a worker to its cluster-controller. It stays in the region."""
 
     status: WorkerStatus
 
 
 class WorkerJoined(Struct, frozen=True):
-    """Warm and ready to take ranks."""
+    """A worker is warm and ready to take ranks."""
 
     status: WorkerStatus
 
 
 class WorkerReady(Struct, frozen=True):
-    """Has forked all its trainers of the generation, or has warmed those that it was invited to bring."""
+    """A worker has forked all its trainers of the generation, or its invited trainers are warm."""
 
     status: WorkerStatus
 
 
 class WorkerParked(Struct, frozen=True):
-    """Has no trainer any more that takes part in an older generation."""
+    """No trainer of a worker takes part in an older generation."""
 
     status: WorkerStatus
 
 
 class WorkerParking(Struct, frozen=True):
-    """Its trainers are alive and on their way out of an older generation, but take longer than they should.
+    """Trainers of a worker are alive and leave an older generation, but slowly.
 
-    Told again and again until they have parked."""
+    Repeated until they have parked."""
 
     status: WorkerStatus
 
 
 class WorkerPosition(Struct, frozen=True):
-    """Where its trainers are: in the all-reduce of which step, in `run.paused`, and whether they run.
+    """The positions of a worker's trainers: in which step's all-reduce, in `run.paused`, and whether they run.
 
-    Sent when one of them has waited too long or is paused, and in answer to `job.locate`."""
+    Sent when a trainer has waited too long or is paused, and in answer to `job.locate`."""
 
     status: WorkerStatus
 
 
 class WorkerSwitched(Struct, frozen=True):
-    """Its ranks went over to the generation, or completed their first step in it (scripts that report progress)."""
+    """The ranks of a worker switched to the generation, or completed their first step in it (without the SDK)."""
 
     status: WorkerStatus
     step: Counted
 
 
 class WorkerExited(Struct, frozen=True):
-    """One of its trainers has exited."""
+    """A trainer of a worker has exited."""
 
     status: WorkerStatus
     exit: TrainerExit
 
 
 class WorkerPeerLost(Struct, frozen=True, omit_defaults=True):
-    """One of its trainers lost the connection to a peer: somebody may be dead."""
+    """A trainer of a worker lost the connection to a peer, which may be dead."""
 
     status: WorkerStatus
     exit: TrainerExit | None = None
-    """None if the trainer lives and said so."""
+    """None if the trainer is alive and reported the loss."""
 
 
 class WorkerLeft(Struct, frozen=True, omit_defaults=True):
-    """Gone for good, with no trainer left behind."""
+    """A worker is gone for good and has left no trainer."""
 
     status: WorkerStatus
     why: str
     is_unfit: bool = False
-    """It has not the GPUs that the job asks for, and never took a rank."""
+    """True if the worker lacks the GPUs that the job needs, and never took a rank."""
 
 
 class WorkerNoticed(Struct, frozen=True, omit_defaults=True):
-    """The node will be taken. Sent by the worker or by its cluster-controller, whoever sees it first."""
+    """A notice for a worker's node, from the worker or its cluster-controller."""
 
     worker: WorkerId
     job: JobName
     remaining_s: Duration
     source: str
-    """`signal`, `metadata`, `node`, `pod`, `file`."""
+    """One of `signal`, `metadata`, `node`, `pod`, `file`."""
 
 
 class StopWorker(Struct, frozen=True):

@@ -1,7 +1,7 @@
-"""What changes from one world to the next, in about 300 bytes for one lost worker; pure.
+"""Deltas between worlds: about 300 bytes for one lost worker. Pure.
 
-A delta names the digests of the world it starts from and of the world it leads to, so that neither a wrong start nor a
-fault on the way goes unnoticed. Members that stay keep their order: one that moved is removed and added.
+A delta has the digests of its base and of its result, so that a wrong base and transmission errors are detected.
+Members that remain keep their order; a member that moved is removed and added.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,49 +33,49 @@ from messages.worlds import Assignment
 
 
 class Added(Struct, frozen=True):
-    """Members of one place that follow each other."""
+    """Consecutive new members in one place."""
 
     at: Ranks
-    """The group rank of the first."""
+    """The group rank of the first member."""
     place: Place
     ranks: Slots
-    """Of each."""
+    """Ranks of each member."""
     workers: tuple[WorkerId, ...]
     addresses: tuple[str, ...]
 
 
 class AssignmentDelta(Struct, frozen=True, omit_defaults=True):
-    """The world of a generation, by what changed since another one."""
+    """An assignment as changes to another world."""
 
     job: JobName
     generation: Generation
     base: Digest
-    """The world that it starts from."""
+    """The world that the delta starts from."""
     world: WorldReference
-    """The world that it leads to."""
+    """The world that the delta results in."""
     removed: RankSet = ""
-    """Group ranks in the base."""
+    """Removed members, as group ranks in the base."""
     added: tuple[Added, ...] = ()
     changed: dict[str, Any] = {}
-    """Fields of `Columns.head`."""
+    """New values of fields of `Columns.head`."""
     dropped: tuple[str, ...] = ()
-    """Fields of `Columns.head` that have their default again."""
+    """Fields of `Columns.head` that return to their defaults."""
     shares: Runs = ()
     previous: Runs | None = None
-    """None: the rank that each member had in the base, if the world is entered by trainers that live on."""
-    leavers: tuple[WorkerId, ...] | None = None
-    """None: those that were removed, under the same condition."""
+    """None: in a live world, the rank that each member had in the base."""
+    leaving_workers: tuple[WorkerId, ...] | None = None
+    """None: in a live world, the removed members."""
     laggards: RankSet = ""
     held: HeldSamples | None = None
 
 
 class WrongBase(ValueError):
-    """The delta does not start from this world, or does not lead where it should."""
+    """Raised if a delta does not start from this world, or its result has the wrong digest."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """Members of the base that follow each other in both worlds: group ranks from the first to before the last."""
+    """Members that are consecutive in base and result: group ranks from `first` to before `last`."""
 
     first: int
     last: int
@@ -86,7 +86,7 @@ _ABSENT = object()
 
 
 def delta_of(base: World, world: World, reference: WorldReference) -> AssignmentDelta | None:
-    """None if one of them does not fit columns."""
+    """Returns the delta from base to world; None if one of them does not fit columns."""
     old, new = base.columns, world.columns
     if not old.workers or not new.workers:
         return None
@@ -105,14 +105,16 @@ def delta_of(base: World, world: World, reference: WorldReference) -> Assignment
         dropped=tuple(name for name in old_head if name not in new_head),
         shares=new.shares,
         previous=None if in_place and new.previous == derived else new.previous,
-        leavers=None if in_place and new.leavers == _leavers(old, parts) else new.leavers,
+        leaving_workers=None
+        if in_place and new.leaving_workers == _leaving_workers(old, parts)
+        else new.leaving_workers,
         laggards=new.laggards,
         held=new.held,
     )
 
 
 def apply(delta: AssignmentDelta, base: World) -> World:
-    """The world that the delta leads to. Raises `WrongBase`; then the world is to be fetched."""
+    """Returns the result of the delta. Raises `WrongBase`; then the world must be fetched."""
     if delta.base != base.digest:
         raise WrongBase(f"it starts from {delta.base}, this is {base.digest}")
     try:
@@ -122,7 +124,7 @@ def apply(delta: AssignmentDelta, base: World) -> World:
     document = encode_columns(columns)
     digest = digest_of(document)
     if digest != delta.world.digest:
-        raise WrongBase(f"it leads to {digest}, not to {delta.world.digest}")
+        raise WrongBase(f"it results in {digest}, not in {delta.world.digest}")
     return World(columns, document, digest)
 
 
@@ -142,14 +144,14 @@ def _changed(delta: AssignmentDelta, old: Columns) -> Columns:
         ranks=merged(_rank_runs(old, parts)),
         shares=delta.shares,
         previous=_derived(old, parts) if delta.previous is None else delta.previous,
-        leavers=_leavers(old, parts) if delta.leavers is None else delta.leavers,
+        leaving_workers=_leaving_workers(old, parts) if delta.leaving_workers is None else delta.leaving_workers,
         laggards=delta.laggards,
         held=delta.held,
     )
 
 
 def _parts(old: Columns, new: Columns) -> Iterator[_Part]:
-    """What the new world is made of, in order."""
+    """Yields the parts of the new world, in order."""
     before = {member[0]: number for number, member in enumerate(_members(old))}
     members_before = list(_members(old))
     first = last = 0
@@ -254,7 +256,7 @@ def _rank_runs(old: Columns, parts: Iterable[_Part]) -> Iterator[tuple[int, int]
 
 
 def _place_runs(old: Columns, parts: Iterable[_Part], places: dict[Place, int]) -> Iterator[tuple[int, int]]:
-    """Fills `places` in the order in which members first name them."""
+    """Yields runs of places. Fills `places` in the order in which members first name them."""
     for part in parts:
         if isinstance(part, _Kept):
             for value, count in cut_runs(old.place_of, part.first, part.last):
@@ -264,7 +266,7 @@ def _place_runs(old: Columns, parts: Iterable[_Part], places: dict[Place, int]) 
 
 
 def _derived(old: Columns, parts: Iterable[_Part]) -> Runs:
-    """For each rank the one it has in the base."""
+    """Returns, for each rank, its rank in the base."""
 
     def runs() -> Iterator[tuple[int, int]]:
         at, first_rank = 0, 0
@@ -280,8 +282,8 @@ def _derived(old: Columns, parts: Iterable[_Part]) -> Runs:
     return merged(runs(), counting=True)
 
 
-def _leavers(old: Columns, parts: list[_Part]) -> tuple[WorkerId, ...]:
-    """Those that were removed and are not in the world elsewhere."""
+def _leaving_workers(old: Columns, parts: list[_Part]) -> tuple[WorkerId, ...]:
+    """Returns the removed workers that were not added elsewhere in the world."""
     moved = {worker for part in parts if isinstance(part, Added) for worker in part.workers}
     return tuple(old.workers[n] for n in _removed(parts, len(old.workers)) if old.workers[n] not in moved)
 

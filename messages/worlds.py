@@ -1,4 +1,4 @@
-"""What the master tells the workers of a job, and what they tell of their training."""
+"""Messages of the master to the workers of a job, and their reports of progress and logs."""
 
 from collections import Counter
 from enum import StrEnum
@@ -25,7 +25,7 @@ from messages.measured import StepsMeasured
 
 
 class Member(Struct, frozen=True, gc=False):
-    """A worker in a world and the ranks it holds: `first_rank` … `first_rank + ranks − 1`."""
+    """A worker in a world and the ranks that it holds: `first_rank` … `first_rank + ranks − 1`."""
 
     worker: WorkerId
     cluster: ClusterName
@@ -38,7 +38,7 @@ class Member(Struct, frozen=True, gc=False):
 
 
 class StoreAddress(Struct, frozen=True):
-    """Where the ranks of a generation meet."""
+    """The store at which the ranks of a generation meet."""
 
     host: str
     port: Annotated[int, Meta(ge=0, le=65_535)]
@@ -46,43 +46,46 @@ class StoreAddress(Struct, frozen=True):
 
 
 class Hyperparameters(Struct, frozen=True, omit_defaults=True):
+    """The job's hyperparameters in one world."""
+
     global_batch: Counted | None = None
+    """Samples of all ranks in one step; None if the job does not set it as an integer."""
     shares: tuple[Counted, ...] = ()
-    """Samples of each rank in one step; they add up to the global batch."""
+    """Samples of each rank in one step. They add up to the global batch; empty without one."""
     learning_rate: float | None = None
     given: dict[str, Scalar] = field(default_factory=dict)
-    """Whatever else the job gave."""
+    """All other hyperparameters of the job."""
 
 
 class Entry(StrEnum):
-    """How trainers that live on come into a world."""
+    """How live trainers enter a world."""
 
     PLANNED = "planned"
-    """The world before it trains until all are ready; then all go over after the same step."""
+    """The previous world trains until all are ready; then all switch after the same step."""
     REPAIR = "repair"
-    """The world before it is halted: they go on from what the survivors have."""
+    """The previous world is halted; training continues from the state of the survivors."""
 
 
-class HotWorld(Struct, frozen=True, omit_defaults=True):
-    """What trainers that live on need to know of the world before this one."""
+class LiveWorld(Struct, frozen=True, omit_defaults=True):
+    """What live trainers need to know about the previous world."""
 
     entry: Entry
     previous: tuple[Annotated[int, Meta(ge=-1, le=1_000_000)], ...]
-    """For each rank the one it held in the world before; −1 for one that enters without the state."""
-    leavers: tuple[WorkerId, ...] = ()
-    """Members of the world before that are not in this one."""
+    """For each rank, its rank in the previous world; −1 if it enters without the state."""
+    leaving_workers: tuple[WorkerId, ...] = ()
+    """Members of the previous world that are not in this one."""
     resume: Counted = 0
-    """After a halt: the step to be computed next."""
+    """Repairs only: the step at which training continues."""
     source: Rank = Rank(0)
-    """After a halt: a rank that has the sum of the step before `resume`."""
+    """Repairs only: a rank that has the all-reduced gradient of the step before `resume`."""
     laggards: tuple[Rank, ...] = ()
-    """After a halt: ranks that miss that sum."""
+    """Repairs only: surviving ranks that miss the all-reduced gradient of the step before `resume`."""
     held: tuple[tuple[Range, ...], ...] = ()
-    """After a halt: for each rank the samples of step `resume` whose gradients it has."""
+    """Repairs only: for each rank, the samples of step `resume` whose gradients it has."""
 
 
 class Assignment(Struct, frozen=True, omit_defaults=True, dict=True):
-    """The world of a generation. Also kept in KV, so that whoever comes late reads the last one."""
+    """The world of a generation. The master also stores it in KV, where workers read it that missed the message."""
 
     job: JobName
     generation: Generation
@@ -94,12 +97,16 @@ class Assignment(Struct, frozen=True, omit_defaults=True, dict=True):
     why: str
     hyperparameters: Hyperparameters = Hyperparameters()
     restart_count: Counted = 0
-    """Failures of the script so far; preemptions do not count."""
+    """Failures of the script so far, as in torchrun (`TORCHELASTIC_RESTART_COUNT`); preemptions do not count."""
     max_restarts: Counted = 0
+    """Failures that the job survives; one more fails it (`TORCHELASTIC_MAX_RESTARTS`)."""
     restarts: Counted = 0
-    """Worlds before this one in which the script was started, whatever ended them."""
-    hot: HotWorld | None = None
-    """None: every rank is a new process. Else trainers that live on are re-ranked in place."""
+    """Earlier starts of the script in a whole world of new processes, after failures, preemptions and resizes alike.
+
+    Live trainers that get new ranks keep the number with which they were started.
+    """
+    live: LiveWorld | None = None
+    """None if all ranks are new processes. Otherwise live trainers get new ranks."""
 
     @cached_property
     def by_worker(self) -> dict[WorkerId, Member]:
@@ -107,44 +114,46 @@ class Assignment(Struct, frozen=True, omit_defaults=True, dict=True):
 
     @cached_property
     def by_cluster(self) -> Counter[ClusterName]:
-        """Number of members."""
+        """Returns the number of members in each cluster."""
         return Counter(member.cluster for member in self.members)
 
 
 class Invite(Struct, frozen=True):
-    """These workers start their trainers ahead: they warm up outside the world and wait to be taken into it."""
+    """Tells workers to start their trainers early. The trainers prepare outside of the world and wait to enter one."""
 
     job: JobName
     workers: tuple[WorkerId, ...]
     world: Assignment
-    """The one that runs now."""
+    """The current world."""
     why: str
     terms: str = ""
-    """What trainers must have alike with those that train, in their words; empty if they have not said."""
+    """JSON object of what new trainers must have in common with those of the world; empty if unknown."""
 
 
 class Halt(Struct, frozen=True, omit_defaults=True):
-    """Everything below the generation is dead: park and report."""
+    """Ends all worlds of lower generations. Workers stop or park their trainers and then report `parked`."""
 
     job: JobName
     generation: Generation
+    """Generation of the next world. Workers ignore assignments of lower generations from now on."""
     why: str
     stop_grace_s: Duration
+    """Seconds that trainers get to end."""
     ends: bool = False
-    """No world follows: trainers reach the end of their loop body, save, and end within the grace."""
+    """True if no world follows. Live trainers then finish their loop body, save, and end within `stop_grace_s`."""
 
 
 class Locate(Struct, frozen=True):
-    """Report where your trainers are and whether they run: others have waited for a rank of this world for long."""
+    """Requests the positions of trainers and whether they run, because ranks have waited long for a peer."""
 
     job: JobName
     generation: Generation
     number: Counted
-    """Repeated in the answer, so that an older answer is not taken for this one's."""
+    """Repeated in the answer, to distinguish it from an older answer."""
 
 
 class EndStalled(Struct, frozen=True):
-    """End these ranks of this world: the others have waited for them too long. Their Python stacks are recorded."""
+    """Tells workers to end these ranks and to record their Python stacks, because others waited too long for them."""
 
     job: JobName
     generation: Generation
@@ -153,51 +162,58 @@ class EndStalled(Struct, frozen=True):
 
 
 class Release(Struct, frozen=True, omit_defaults=True):
-    """These workers are needed no longer and may go."""
+    """Tells unneeded workers of a job to end their trainers, report `left` and exit."""
 
     job: JobName
     workers: tuple[WorkerId, ...]
     why: str
     is_last: bool = False
-    """Nobody stays who has the state: trainers may take their grace to save it."""
+    """True if the job has ended or is paused without a world. Then trainers get their whole grace to save the state."""
     everybody: bool = False
-    """All workers of the job, whether named or not."""
+    """True if the message is for all workers of the job; `workers` is then empty."""
 
 
 JobCommand = Assignment | Invite | Halt | Locate | EndStalled | Release
-"""What the master tells all workers of a job."""
+"""Messages of the master to the workers of a job."""
 
 
 class StepsCounted(Struct, frozen=True, omit_defaults=True):
-    """Steps of the whole run so far, as its script counts them (SDK)."""
+    """Counts of steps of the whole run so far (SDK)."""
 
     nonfinite: Counted = 0
-    """Some rank's loss or gradient was NaN or infinite."""
+    """Steps in which a rank's loss or gradient was NaN or infinite."""
     skipped: Counted = 0
-    """Not applied for that reason, or by a gradient scaler."""
+    """Steps that were not applied, because of a nonfinite value or by a gradient scaler."""
 
 
 class RankProgress(Struct, frozen=True, omit_defaults=True):
-    """Steps a rank completed since its worker's last report, in one generation."""
+    """Steps of a rank in one generation since its worker's last report."""
 
     rank: Rank
     first_step: Counted
     last_step: Counted
     loss: float | None = None
+    """The newest loss; None if no step reported one."""
     samples: Counted = 0
+    """Samples of the rank in these steps."""
     first_at: UnixSeconds = 0.0
+    """Unix seconds when the first of these steps was completed."""
     last_at: UnixSeconds = 0.0
-    """Unix seconds at the completion of the first and the last of these steps."""
+    """Unix seconds when the last of these steps was completed."""
     measured: StepsMeasured | None = None
-    """Of scripts that use the SDK."""
+    """Set for scripts with the SDK."""
     counted: StepsCounted | None = None
-    """Of scripts that use the SDK."""
+    """Set for scripts with the SDK."""
     nonfinite: bool = False
-    """The newest loss is NaN or infinite; `loss` is None then."""
+    """True if the newest loss is NaN or infinite; `loss` is then None."""
 
 
 class Progress(Struct, frozen=True):
-    """At most one a second from each worker, and one more before it parks."""
+    """Progress of a worker's ranks in one generation.
+
+    A worker sends it once a second, and once more when it parks: before the fact `parked` for scripts without the SDK,
+    after it for live trainers.
+    """
 
     job: JobName
     worker: WorkerId
@@ -205,12 +221,23 @@ class Progress(Struct, frozen=True):
     ranks: tuple[RankProgress, ...]
 
 
+class GatheredProgress(Struct, frozen=True):
+    """Reports of the workers of one job in one cluster, in the order in which their controller received them."""
+
+    job: JobName
+    cluster: ClusterName
+    reports: tuple[Progress, ...]
+
+
 class LogLines(Struct, frozen=True, omit_defaults=True):
+    """Lines that a rank printed."""
+
     job: JobName
     rank: Rank
     generation: Generation
     worker: WorkerId
     lines: tuple[str, ...]
     first_line: Counted = 0
-    """Counts the rank's lines within the generation: a gap shows what was dropped."""
+    """The number of the first line, counted by rank and generation. A gap shows dropped lines."""
     stderr: bool = False
+    """True if the lines are of stderr, False for stdout."""

@@ -1,1 +1,1 @@
-"""What every process needs and no role owns: the loop, the bus, clock, settings, logs, errors, signals."""
+"""Parts that every process needs and no role owns: the role loop, bus, clock, settings, logs, errors, signals."""

@@ -1,6 +1,6 @@
-"""How long to wait after a failed attempt: pauses grow from the first to the longest, and stay there.
+"""Pauses after failed attempts: they grow from the first to the longest, and stay there.
 
-Pure, so that cores can use it. Without jitter; `runtime.retry.Backoff` adds it, and waits.
+Pure, so that cores can use them. Without jitter; `runtime.retry.Backoff` adds jitter, and waits.
 """
 
 from collections.abc import Iterator
@@ -14,5 +14,5 @@ def pauses(first_s: float, most_s: float, growth: float = 2.0) -> Iterator[float
 
 
 def pause_after(failures: int, first_s: float, most_s: float) -> float:
-    """Seconds to wait after so many failures in a row, at least one."""
+    """Returns the seconds to wait after one or more failures in a row."""
     return min(first_s * 2.0 ** min(failures - 1, 60), most_s)

@@ -1,8 +1,8 @@
-"""The bus as the roles see it: messages in, messages out, durable state, streams. NATS is inside and stays inside.
+"""The bus for all roles: messages, requests, durable state, streams. No other package imports NATS.
 
-Delivery: `publish` is ordered and at most once, and never blocks; while the bus is away messages wait in the outbox.
-`publish_durable` is stored exactly once or raises. Payloads that cannot be read are counted, logged once and dropped.
-A handler that raises is a defect: it ends the bus, and `run` raises what the handler raised.
+Delivery: `publish` keeps the order, delivers at most once and never blocks; while the bus is away, messages wait in the
+outbox. `publish_durable` stores exactly once or raises. Unreadable payloads are counted, logged once and dropped. An
+exception of a handler is a defect: it ends the bus, and `run` raises it.
 """
 
 import asyncio
@@ -42,8 +42,10 @@ Server = Callable[[str, Received], Awaitable[Message]]
 TOO_LARGE = "too_large"
 BUSY = "busy"
 SENDER_SHOWN = 100
-"""Characters of a sender that a cause names: anybody can write to the bus."""
+"""Characters of a sender's name in a cause. Bounded, because anybody can write to the bus."""
 SLOW_CONSUMER = "slow_consumer"
+MISADDRESSED = "misaddressed"
+"""Reason for dropping a message whose content belongs to another receiver than its subject."""
 
 _PENDING_BYTES = 2 * 1024 * 1024
 _SERVED_AT_ONCE = 16
@@ -53,7 +55,7 @@ _STREAMS_S = 30.0
 
 
 class Bus:
-    """Made by `connect`; its tasks belong to one keeper, whose end `run` waits for."""
+    """A connection to the bus, made by `connect`. One keeper task owns its tasks; `run` waits for the keeper."""
 
     def __init__(self, settings: BusSettings, on_change: Callable[[bool], None]) -> None:
         self.settings = settings
@@ -80,7 +82,7 @@ class Bus:
 
     @classmethod
     async def connect(cls, settings: BusSettings, on_change: Callable[[bool], None] = lambda connected: None) -> "Bus":
-        """Connected, or a `UserError` after `settings.connect_timeout_s`. `on_change` hears of every later change."""
+        """Connects, or raises `UserError` after `settings.connect_timeout_s`. `on_change` gets each later change."""
         bus = cls(settings, on_change)
         await bus._link.open()
         started = asyncio.Event()
@@ -94,7 +96,7 @@ class Bus:
         return self._link.connected
 
     async def run(self) -> None:
-        """Until the bus is closed; raises what made it fail. To be owned by the caller's task group."""
+        """Runs until the bus is closed, or raises why it failed. The caller's task group must own it."""
         if self._keeper is not None:
             await asyncio.wait({self._keeper})
         if self._failure is not None:
@@ -129,7 +131,7 @@ class Bus:
         at: datetime | None = None,
         timeout_s: float = 5.0,
     ) -> None:
-        """Stored by a stream when this returns, once, however often it had to be sent; `at` is when it happened."""
+        """Returns when a stream has stored the message, once even after retries. `at`: when the event happened."""
         self._check_alive()
         envelope = self._wrap(message, epoch, generation, message_id, at)
         payload = self._payload(envelope)
@@ -149,7 +151,7 @@ class Bus:
         epoch: Epoch | None = None,
         generation: Generation | None = None,
     ) -> Received:
-        """The answer; `NoAnswer` when nobody is there or answers in time, `BusUnavailable` while away, `TooLarge`."""
+        """Returns the answer. Raises `NoAnswer`, `BusUnavailable` while the bus is away, or `TooLarge`."""
         self._check_alive()
         try:
             payload = self._payload(self._wrap(message, epoch, generation))
@@ -173,7 +175,7 @@ class Bus:
         return answer
 
     async def subscribe(self, subject: str, handler: Handler) -> Subscription:
-        """The handler is called in order, for every message that can be read."""
+        """Calls the handler for each readable message, in order."""
 
         async def on_message(message: Msg) -> None:
             received = codec.decode(message.data)
@@ -190,7 +192,7 @@ class Bus:
         return await self._subscribe(subject, on_message)
 
     async def serve(self, subject: str, handler: Server) -> Subscription:
-        """Answers requests, several at a time; what comes while too many wait is dropped and counted."""
+        """Answers requests, several at a time. Requests are dropped and counted while too many wait."""
 
         async def on_message(message: Msg) -> None:
             received = codec.decode(message.data)
@@ -213,7 +215,7 @@ class Bus:
         return await kv.open_bucket(self._link, name, max_bytes, self._own, timeout_s)
 
     async def expiring_key(self, bucket: str, key: str, *, timeout_s: float = 10.0) -> ExpiringKey:
-        """One key of a bucket whose value lives only for as long as it is written again."""
+        """Returns a key of a bucket whose value expires unless it is written again."""
         await self.bucket(bucket, timeout_s=timeout_s)
         return ExpiringKey(self._link, bucket, key)
 
@@ -224,12 +226,12 @@ class Bus:
         await streams.ensure(self._link, streams.log_config(name, subjects, max_bytes, max_age_s), timeout_s)
 
     async def purge(self, stream: str, subject: str, *, timeout_s: float = 30.0) -> None:
-        """Removes what a stream holds of a subject."""
+        """Removes all messages of a subject from a stream."""
         self._check_alive()
         await streams.purge(self._link, stream, subject, timeout_s)
 
     async def tail(self, stream: str, subject: str, most: int, items_of: Callable[[Received], Iterable[T]]) -> Tail[T]:
-        """The newest items of a stream's messages, at most so many, whatever the stream holds besides."""
+        """Returns at most `most` of the newest items in a subject's messages."""
         self._check_alive()
 
         def items(stored: Stored) -> Iterable[T]:
@@ -241,9 +243,9 @@ class Bus:
     async def replay(
         self, stream: str, subject: str, *, after: int = 0, follow: bool = False
     ) -> AsyncGenerator[tuple[str, Received], None]:
-        """What a stream holds behind a sequence, oldest first.
+        """Yields the messages of a stream after a sequence number, oldest first.
 
-        With `follow` also what comes, for ever, across restarts of the server.
+        With `follow`, also yields later messages without end, across restarts of the server.
         """
         self._check_alive()
         wanted = Wanted(stream, subject, after=after)
@@ -257,7 +259,7 @@ class Bus:
                         yield each.subject, received
 
     async def drain(self, timeout_s: float) -> None:
-        """Takes no more requests, answers those it has, sends what waits to be sent, all within the time; closes."""
+        """Stops serving, answers accepted requests and sends waiting messages, within the timeout; then closes."""
         with contextlib.suppress(TimeoutError, BusUnavailable, BusClosed):
             self._check_alive()
             async with asyncio.timeout(timeout_s):
@@ -270,7 +272,7 @@ class Bus:
         await self.close()
 
     async def close(self) -> None:
-        """At once; what waits to be sent is lost."""
+        """Closes at once. Waiting messages are lost."""
         self._ended.set()
         if self._keeper is not None:
             await asyncio.wait({self._keeper}, timeout=_CLOSE_S)
@@ -316,7 +318,7 @@ class Bus:
             try:
                 with translated(f"publishing {item.subject}"):
                     await self._link.client.publish(item.subject, item.payload)
-            except TooLarge as error:  # This server accepts less than the one before.
+            except TooLarge as error:  # this server accepts less than the previous one
                 self._drop(TOO_LARGE, item.subject, str(error))
 
     async def _tell_changes(self) -> None:
@@ -324,14 +326,14 @@ class Bus:
             self._on_change(await self._link.changes.get())
 
     async def _keep_streams(self) -> None:
-        """A server that has lost its data would take nothing durable any more, also not from others than us."""
+        """Makes lost streams again after each reconnection: without them the server stores nothing, for any process."""
         again = asyncio.Event()
         self._link.on_again(again.set)
         while True:
             await again.wait()
             again.clear()
             try:
-                await streams.make_lost_ones(self._link, _STREAMS_S)
+                await streams.make_lost_streams(self._link, _STREAMS_S)
             except BusUnavailable as error:
                 self._log.warning("streams_not_looked_at", error=str(error))
                 again.set()

@@ -1,7 +1,7 @@
-"""The message that led to what is done now.
+"""The message that caused the current work.
 
-The bus sets the cause while it hands a message over. A role loop carries it with the event into the decision and its
-effects, slow ones included. What is published meanwhile names it in its envelope.
+The bus sets the cause while it calls a handler. A role loop stores it with the event and sets it again for the effects
+of the decision, including slow ones. Messages that are published meanwhile name it in their envelopes.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""Control groups below the one of this process (cgroup v2, Linux), where this process may make them.
+"""Control groups below this process's own (cgroup v2, Linux), if it may create them.
 
-The kernel ends all processes of such a group as one, whatever they did to their parents, sessions and environments.
+The kernel ends all processes of such a group at once, even if they changed parents, sessions and environments.
 The cgroup of a worker is `tradewind-<worker id>.<pid of its agent>`. The id begins with the worker's uid.
 """
 
@@ -17,15 +17,15 @@ class Cgroup:
         self.path = path
 
     def add(self, pid: int) -> None:
-        """Moves a process into it, with all that it will start. Raises OSError where that is not permitted."""
+        """Moves a process into the cgroup; its later children follow. Raises `OSError` if that is not permitted."""
         (self.path / "cgroup.procs").write_text(str(pid))
 
     def kill(self) -> None:
-        with contextlib.suppress(OSError):  # it is gone
+        with contextlib.suppress(OSError):  # the cgroup is gone
             (self.path / "cgroup.kill").write_text("1")
 
     def remove(self) -> None:
-        """Removes it and those below it, unless there are processes in them."""
+        """Removes the cgroup and those below it, unless they contain processes."""
         with contextlib.suppress(OSError):
             for below in self.path.iterdir():
                 if below.is_dir():
@@ -33,7 +33,7 @@ class Cgroup:
             self.path.rmdir()
 
     def end(self) -> None:
-        """Kills what is in it, waits for a moment until that is gone, and removes it."""
+        """Kills all processes in the cgroup, waits a moment for their end, and removes the cgroup."""
         self.kill()
         until_s = time.monotonic() + _EMPTY_S
         while self._has_processes() and time.monotonic() < until_s:
@@ -47,7 +47,7 @@ class Cgroup:
 
 
 def create(name: str) -> Cgroup | None:
-    """Makes a cgroup. None without cgroup v2, without permission, or if the kernel cannot kill a cgroup as a whole."""
+    """Creates a cgroup. None without cgroup v2, without permission, or without `cgroup.kill` in the kernel."""
     parent = _own()
     if parent is None:
         return None
@@ -63,7 +63,7 @@ def create(name: str) -> Cgroup | None:
 
 
 def find(pattern: str) -> list[Cgroup]:
-    """Cgroups below the one of this process whose names match the glob pattern."""
+    """Returns the cgroups below this process's own whose names match the glob pattern."""
     parent = _own()
     with contextlib.suppress(OSError):
         return [Cgroup(path) for path in parent.glob(pattern) if path.is_dir()] if parent is not None else []
@@ -79,18 +79,18 @@ def is_of_worker(cgroup: Cgroup, worker: str) -> bool:
 
 
 def agent_of(cgroup: Cgroup) -> int | None:
-    """The pid in the name of a worker's cgroup."""
+    """Returns the agent's pid from the name of a worker's cgroup."""
     agent = cgroup.path.name.rpartition(".")[2]
     return int(agent) if agent.isdigit() else None
 
 
 def find_of_workers(uid: str = "*") -> list[Cgroup]:
-    """The cgroups of workers with this uid, or of all workers."""
+    """Returns the cgroups of workers with this uid, or of all workers."""
     return find(f"tradewind-{uid}-*.*")
 
 
 def _own() -> Path | None:
-    """The folder of this process's own cgroup, in the file system of cgroup v2."""
+    """Returns the folder of this process's own cgroup (v2); None if there is none."""
     with contextlib.suppress(OSError):
         lines = Path("/proc/self/cgroup").read_text().splitlines()
         inside = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), None)

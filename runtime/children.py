@@ -1,4 +1,4 @@
-"""Processes that this one starts or has to see the end of (Linux)."""
+"""Processes that this process starts, or whose end it waits for (Linux)."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from typing import IO
 from runtime import proc
 
 KILL_PAUSES_S = (0.005, 0.01, 0.02, 0.05, *(0.1 for _ in range(20)))
-"""Seconds after each round of killing: most processes are gone after the first, and about 2 s are the limit."""
+"""Seconds after each round of kills, about 2 in total. Most processes are gone after the first round."""
 STOP_ROUNDS = 20
 _KILLED_S = 5.0
 _PR_SET_PDEATHSIG = 1
@@ -36,9 +36,9 @@ async def start(
     pass_fds: Sequence[int] = (),
     dies_with_us: bool = False,
 ) -> asyncio.subprocess.Process:
-    """In a session of its own: no signal of our terminal reaches it, and its group can be ended as one.
+    """Starts a process in its own session: it gets no signal of this terminal, and its group can be ended at once.
 
-    `dies_with_us`: the kernel ends it when this process is killed; without, it outlives us.
+    `dies_with_us`: the kernel ends the process when this one is killed. Otherwise it continues.
     """
     return await asyncio.create_subprocess_exec(
         *argv,
@@ -54,9 +54,9 @@ async def start(
 
 
 async def end(process: asyncio.subprocess.Process, grace_s: float) -> int | None:
-    """SIGTERM to the process and its group, SIGKILL to what is left after the grace.
+    """Sends SIGTERM to the process and its group, and SIGKILL after the grace.
 
-    The exit code; None in the rare case that the kernel cannot end it now.
+    Returns the exit code; None in the rare case that the kernel cannot end the process now.
     """
     try:
         signal_group(process.pid, signal.SIGTERM)
@@ -71,8 +71,15 @@ async def end(process: asyncio.subprocess.Process, grace_s: float) -> int | None
     return None
 
 
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def signal_group(leader: int, number: signal.Signals) -> bool:
-    """False when nobody is left to hear it."""
+    """Signals a process group. Returns False if no process is left, or none may be signalled."""
     try:
         os.killpg(leader, number)
     except (ProcessLookupError, PermissionError):
@@ -81,16 +88,16 @@ def signal_group(leader: int, number: signal.Signals) -> bool:
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> None:
-    """Signals each process that is there and may be signalled."""
+    """Signals each process that exists and may be signalled."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
 def kill_until_none(find: Callable[[], Collection[int]], pauses_s: Iterable[float] = KILL_PAUSES_S) -> Collection[int]:
-    """Kills what `find` finds until it finds nothing, with a limit; returns what is left then.
+    """Kills the processes that `find` returns until it returns none, with a limit. Returns the remaining ones.
 
-    Once is not enough: a process may start others before it dies.
+    One round is not enough: a process may start others before it dies.
     """
     left = find()
     for pause_s in pauses_s:
@@ -115,9 +122,9 @@ async def kill_until_none_async(find: Callable[[], Awaitable[Collection[int]]]) 
 
 
 def stop_all(find: Callable[[], Iterable[int]]) -> list[int]:
-    """Stops what `find` finds until it finds nothing new, so that none of them can start another. Returns the stopped.
+    """Stops the processes that `find` returns until it returns no new ones. Returns the stopped processes.
 
-    Bounded: processes may start others faster than they are found.
+    Stopped processes cannot start others. Bounded, because processes may start others faster than they are found.
     """
     stopped: dict[int, None] = {}
     for _ in range(STOP_ROUNDS):
@@ -130,7 +137,7 @@ def stop_all(find: Callable[[], Iterable[int]]) -> list[int]:
 
 
 async def wait_exit(pid: int, timeout_s: float | None = None) -> bool:
-    """Whether the process, ours or not, has exited in time. Seen at once, by the kernel's own word."""
+    """Waits for the end of any process. Returns False after the timeout."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -150,7 +157,7 @@ async def wait_exit(pid: int, timeout_s: float | None = None) -> bool:
 
 
 def exit_code(pid: int) -> int | None:
-    """Of a child that has exited, without reaping it; a signal counts as its negative number, as everywhere."""
+    """Returns the exit code of a child without reaping it; a signal as its negative number; None if unknown."""
     try:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
     except ChildProcessError:
@@ -161,18 +168,18 @@ def exit_code(pid: int) -> int | None:
 
 
 def become_subreaper() -> None:
-    """Orphans among our descendants become our children instead of init's."""
+    """Makes this process a subreaper: orphans among its descendants become its children."""
     if _libc().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
 def descendants(pid: int) -> list[int]:
-    """Of a process, nearest first, as they are now."""
+    """Returns the current descendants of a process, nearest first."""
     return below([pid])
 
 
 def below(roots: Iterable[int]) -> list[int]:
-    """The descendants of these processes, nearest first, as they are now."""
+    """Returns the current descendants of these processes, nearest first."""
     children: dict[int, list[int]] = {}
     for child in proc.pids():
         parent = parent_of(child)
@@ -188,12 +195,12 @@ def below(roots: Iterable[int]) -> list[int]:
 
 
 def children_of(pid: int) -> list[int]:
-    """The children of a process, also those that have exited and are not reaped."""
+    """Returns the children of a process, including those that have exited and are not reaped."""
     return [one for one in proc.pids() if parent_of(one) == pid]
 
 
 def alive_below(pid: int) -> list[int]:
-    """Its descendants, zombies left out: they hold nothing any more."""
+    """Returns the live descendants of a process."""
     return [one for one in descendants(pid) if not is_dead(one)]
 
 
@@ -203,13 +210,13 @@ def is_dead(pid: int) -> bool:
 
 
 def reap(pid: int) -> None:
-    """Takes the exit code of a child that has exited; does nothing for any other process."""
+    """Reaps a child that has exited. Does nothing for any other process."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
 
 
 def reap_adopted(own: Collection[int]) -> None:
-    """Waits for children that have exited and are none of `own`: a subreaper's adopted ones. Never blocks."""
+    """Reaps exited children that are not in `own`: the orphans of a subreaper. Never blocks."""
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)) is not None:
             if ended.si_pid in own:
@@ -218,25 +225,25 @@ def reap_adopted(own: Collection[int]) -> None:
 
 
 def parent_of(pid: int) -> int | None:
-    """None when there is no such process."""
+    """Returns the parent's pid; None if there is no such process."""
     stat = proc.stat(pid)
     return None if stat is None else stat.parent
 
 
 def start_time_of(pid: int) -> int | None:
-    """Clock ticks since boot: with the pid, names one process for ever."""
+    """Returns clock ticks since boot, which identify a process together with its pid."""
     stat = proc.stat(pid)
     return None if stat is None else stat.start_ticks
 
 
 PORTS = range(15_000, 32_000)
-"""Below the ports that Linux chooses by itself (32768 and above)."""
+"""Ports below those that Linux chooses by itself (32768 and above)."""
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody listens on at this moment.
+    """Returns a port on which no process listens now.
 
-    Not one that the system gives to other processes by itself: one of those could take it before it is used."""
+    Avoids the ports that the system gives to other processes, because one of them could take it before it is used."""
     for port in (*random.sample(PORTS, 100), 0):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
             probe.bind((host, port))

@@ -1,4 +1,4 @@
-"""Time, as a thing that is handed in: cores never read a clock."""
+"""Clocks that callers pass in. Cores never read a clock."""
 
 import time
 from typing import Protocol
@@ -6,10 +6,10 @@ from typing import Protocol
 
 class Clock(Protocol):
     def monotonic_s(self) -> float:
-        """For liveness and deadlines of this process."""
+        """Returns monotonic seconds, for liveness and deadlines of this process."""
 
     def wall_s(self) -> float:
-        """Unix seconds, for the ledger and for people."""
+        """Returns Unix seconds, for the ledger and for people."""
 
 
 class SystemClock:

@@ -1,4 +1,4 @@
-"""What a pure core returns for an event: its next state, what to do, and why."""
+"""The result of a pure core: its next state, the effects, and why."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -13,4 +13,4 @@ class Decision(Generic[State, Effect]):
     effects: tuple[Effect, ...] = ()
     why: str = ""
     wake_at_s: float | None = None
-    """When, on the monotonic clock, time alone could change the decision."""
+    """Monotonic time at which the decision may change without an event."""

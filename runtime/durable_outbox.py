@@ -1,6 +1,6 @@
-"""Items on their way to a stream of the bus: in order, each sent until the stream has it.
+"""An outbox for a stream of the bus: sends items in order, and retries each until the stream has stored it.
 
-While the bus is away they wait here. Whoever owns the outbox bounds it, and decides what is dropped then.
+Items wait here while the bus is away. The owner bounds the outbox and decides what is dropped.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 
 class DurableOutbox(Generic[Item]):
     def __init__(self, what: str, send: Callable[[Item], Awaitable[None]]) -> None:
-        """`send` must be harmless twice: its answer may be lost. Any other error than `BusUnavailable` ends `run`."""
+        """`send` must be idempotent, because its answer may be lost. Errors other than `BusUnavailable` end `run`."""
         self._what = what
         self._send = send
         self._waiting: deque[Item] = deque()
@@ -30,12 +30,12 @@ class DurableOutbox(Generic[Item]):
         self._log = logger()
 
     def __len__(self) -> int:
-        """Number of items that wait, without the one that is being sent."""
+        """Returns the number of waiting items, without the one that is being sent."""
         return len(self._waiting)
 
     @property
     def idle(self) -> bool:
-        """Everything was stored."""
+        """True if all items were stored."""
         return self._emptied.is_set()
 
     def put(self, item: Item) -> None:
@@ -44,11 +44,11 @@ class DurableOutbox(Generic[Item]):
         self._filled.set()
 
     def drop_oldest(self) -> Item | None:
-        """The item that waited longest is given back and not sent."""
+        """Removes and returns the oldest waiting item."""
         return self._waiting.popleft() if self._waiting else None
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Sends items, until cancelled."""
         while True:
             await self._filled.wait()
             while self._waiting:
@@ -57,7 +57,7 @@ class DurableOutbox(Generic[Item]):
             self._emptied.set()
 
     async def flush(self, timeout_s: float) -> bool:
-        """Whether everything was stored in time."""
+        """Waits until all items are stored. Returns False after the timeout."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._emptied.wait()

@@ -1,27 +1,44 @@
-"""Failures with a name. Adapters translate library errors into these at one boundary; the rest ends the process."""
+"""Named failures. Adapters translate library errors into these at one boundary; all other errors end the process."""
+
+from typing import ClassVar
+
+from runtime.exit_codes import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USER_ERROR
 
 
 class TradewindError(Exception):
-    """Anything of ours that can go wrong in a known way."""
+    """Base of all expected failures."""
+
+    kind: ClassVar[str] = "failed"
+    """The name of the failure for programs."""
+    exit_code: ClassVar[int] = EXIT_FAILED
+    hint: str = ""
+    """What to try."""
+    problems: tuple[str, ...] = ()
+    """One line each, where one sentence is not enough."""
 
 
 class UserError(TradewindError):
-    """A mistake that a person can correct: one sentence, and what to try."""
+    """A mistake that a person can correct: a message, and a hint what to try."""
 
-    def __init__(self, sentence: str, hint: str = "", problems: tuple[str, ...] = ()) -> None:
-        super().__init__(sentence)
-        self.sentence = sentence
+    kind = "wrong_use"
+    exit_code = EXIT_USER_ERROR
+
+    def __init__(self, message: str, hint: str = "", problems: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.message = message
         self.hint = hint
         self.problems = problems
-        """One line each, where one sentence is not enough."""
 
     def __str__(self) -> str:
-        lines = [self.sentence, *(f"  {problem}" for problem in self.problems)]
+        lines = [self.message, *(f"  {problem}" for problem in self.problems)]
         return "\n".join(lines)
 
 
 class BusAway(UserError):
-    """No NATS server answers at this address, which may be right: it may be started later."""
+    """No NATS server answers at this address. The address may be right: the server may start later."""
+
+    kind = "bus_unreachable"
+    exit_code = EXIT_UNREACHABLE
 
     def __init__(self, url: str, why: str) -> None:
         super().__init__(
@@ -32,32 +49,39 @@ class BusAway(UserError):
 
 
 class Temporary(TradewindError):
-    """May work when tried again later, unchanged."""
+    """A failure after which a retry may succeed."""
+
+    kind = "unreachable"
+    exit_code = EXIT_UNREACHABLE
 
 
 class Permanent(TradewindError):
-    """Will fail again however often it is tried."""
+    """A failure that a retry does not cure."""
 
 
 class BusUnavailable(Temporary):
-    """The bus did not take it, or not in time: it may or may not have happened."""
+    """The bus did not accept an operation, or not in time. The operation may have happened."""
+
+    kind = "bus_unreachable"
 
 
 class TooLarge(BusUnavailable):
-    """It has more bytes than the server accepts and was not sent. No process ends for it: it counts as not done."""
+    """A message has more bytes than the server accepts and was not sent. No process ends because of it."""
 
 
 class NoAnswer(Temporary):
-    """Nobody answered a request in time, or nobody is there to answer."""
+    """A request has no responder, or got no answer in time."""
 
 
 class Conflict(Permanent):
-    """Somebody else wrote first: read again, then decide again."""
+    """Another process wrote first. Read again, then decide again."""
 
 
 class BusRefused(Permanent):
-    """The bus understood and said no."""
+    """The bus understood an operation and refused it."""
+
+    kind = "bus_refused"
 
 
 class BusClosed(Permanent):
-    """The connection has ended for good: it was drained, or it failed."""
+    """The connection to the bus has ended for good: it was closed, or it failed."""

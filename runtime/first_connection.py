@@ -1,7 +1,7 @@
-"""The first connection of a role: it waits for a NATS server that is not up yet, and says so.
+"""The first connection of a role: waits until a NATS server is up, and logs what it waits for.
 
-Roles are started in any order, by people, by a supervisor or by Kubernetes. One that ended because another part was not
-there yet would have to be started again by somebody."""
+People, supervisors and Kubernetes start roles in any order. A role that ended because the server is missing would need
+a restart by somebody."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from runtime.logs import logger
 from runtime.settings import BusSettings
 
 FIRST_TRY_S = 1.0
-"""Seconds before a message says what is waited for."""
+"""Seconds before the first log line about the wait."""
 TELL_EVERY_S = 30.0
 
 
@@ -25,9 +25,9 @@ async def connect_when_up(
     *,
     give_up_s: float | None = None,
 ) -> Bus | None:
-    """None if the process was asked to end first.
+    """Connects to the bus. Returns None if the process is asked to end first.
 
-    Raises a `UserError` for what waiting does not cure, such as an address that cannot be one, and `BusAway` after
+    Raises `UserError` for errors that waiting does not cure, such as an invalid address, and `BusAway` after
     `give_up_s`."""
     trying = asyncio.create_task(_try_until_up(settings, on_change, give_up_s), name="bus/first")
     asking = asyncio.create_task(asked_to_end.wait(), name="bus/asked-to-end")
@@ -52,10 +52,10 @@ async def _try_until_up(settings: BusSettings, on_change: Callable[[bool], None]
             if give_up_s is not None and waited_s >= give_up_s:
                 raise
             if loop.time() >= tell_at_s:
-                logger(bus=settings.name).warning("waiting_for_nats", message=_sentence(away), waited_s=round(waited_s))
+                logger(bus=settings.name).warning("waiting_for_nats", message=_message(away), waited_s=round(waited_s))
                 tell_at_s = loop.time() + TELL_EVERY_S
         try_s = settings.connect_timeout_s
 
 
-def _sentence(away: BusAway) -> str:
+def _message(away: BusAway) -> str:
     return f"Waiting for NATS at {away.url} ({away.why}); {away.hint}"

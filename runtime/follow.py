@@ -1,8 +1,8 @@
-"""Reading a JetStream stream in order, each message once, for as long as one likes.
+"""Reads a JetStream stream in order, each message once, without end.
 
-A consumer lives on the server and dies with it, and nats-py's own ordered consumers notice that after many seconds or
-never. So the reader keeps the position: it pulls in batches from a consumer of its own, and makes another one from the
-next position whenever there is a new connection, a gap, or silence where the server promised heartbeats.
+A consumer exists on the server and is lost with it. nats-py's ordered consumers notice that after many seconds or
+never. So this reader stores the position itself. It pulls batches from its own consumer, and makes a new one at the
+next position after a new connection, a gap, or missing heartbeats of the server.
 """
 
 import asyncio
@@ -48,17 +48,17 @@ class Stored:
     headers: dict[str, str]
     sequence: int
     more: int
-    """How many were waiting behind it when it was sent."""
+    """Messages that waited behind this one when it was sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartedOver:
-    """From here on it is another stream than before: the server has lost, or changed, what was read."""
+    """The server has lost or replaced the stream; what follows is from the new stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """Everything that was stored at the start, or at the last start over, has been read."""
+    """All messages that were stored at the start, or at the last `StartedOver`, have been read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,11 @@ class Wanted:
     last_of_each_subject: bool = False
     headers_only: bool = False
     after: int = 0
-    """The sequence behind which to begin; 0 for the beginning."""
+    """Reading begins behind this sequence number; 0 for the beginning."""
 
 
 async def follow(link: Link, wanted: Wanted) -> AsyncGenerator[Stored | StartedOver | CaughtUp, None]:
-    """Never ends by itself."""
+    """Yields the messages of a stream. Never ends by itself."""
     created: datetime | None = None
     last = wanted.after
     behind = True
@@ -105,7 +105,7 @@ async def follow(link: Link, wanted: Wanted) -> AsyncGenerator[Stored | StartedO
 
 
 class _Reader:
-    """One consumer, until it breaks."""
+    """A consumer on the server, used until it breaks."""
 
     def __init__(self, link: Link, wanted: Wanted) -> None:
         self._link = link
@@ -113,14 +113,14 @@ class _Reader:
         self._inbox = link.client.new_inbox()
         self._consumer = self._inbox.rpartition(".")[2]
         self._arrived: asyncio.Queue[Msg | None] = asyncio.Queue()
-        """None: there is a new connection, whose server need not know the consumer."""
+        """None: there is a new connection, whose server may not know the consumer."""
         self._forget = link.on_again(lambda: self._arrived.put_nowait(None))
         self._subscription: Subscription | None = None
         self._delivered = 0
         self._left_of_batch = 0
 
     async def look(self) -> api.StreamInfo:
-        """At the stream, which is made again if the server has lost it."""
+        """Reads the state of the stream, and makes the stream again if the server has lost it."""
         name = self._wanted.stream
         return await self._link.call(
             f"looking at stream {name}",
@@ -130,7 +130,7 @@ class _Reader:
         )
 
     async def start(self, last: int) -> int:
-        """Behind the last message that was read, or wherever was wanted; the number that wait to be read."""
+        """Starts behind the last read message, or at the wanted start. Returns the number of waiting messages."""
         config = api.ConsumerConfig(
             name=self._consumer,
             ack_policy=api.AckPolicy.NONE,
@@ -153,15 +153,15 @@ class _Reader:
         return made.num_pending or 0
 
     async def _consume(self, config: api.ConsumerConfig) -> api.ConsumerInfo:
-        """Not from a stream that the server has lost since the look: that has to be looked at again."""
+        """Creates the consumer. Raises `BusUnavailable` if the server has lost the stream since `look`."""
         name = self._wanted.stream
         try:
             return await self._link.jetstream.add_consumer(name, config)
         except nats.js.errors.NotFoundError:
-            raise BusUnavailable(f"stream {name} was lost a moment ago") from None
+            raise BusUnavailable(f"stream {name} was just lost") from None
 
     async def next(self) -> Stored | None:
-        """None when this consumer is of no more use."""
+        """Returns the next message; None if this consumer is broken."""
         while True:
             try:
                 async with asyncio.timeout(_SILENCE_S):
@@ -187,7 +187,7 @@ class _Reader:
                 await self._subscription.unsubscribe()
 
     async def _take(self, message: Msg, headers: dict[str, str]) -> Stored | None:
-        """None when one before it is missing, or when it is none of the stream's."""
+        """Returns a message of the stream; None if an earlier one is missing, or if it is from elsewhere."""
         try:
             position = message.metadata
         except nats.errors.NotJSMessageError:

@@ -1,4 +1,4 @@
-"""Events that come before the loop which takes them exists."""
+"""Inbox for events that arrive before their loop exists."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -12,7 +12,7 @@ Event = TypeVar("Event")
 
 
 class Inbox(Generic[Event]):
-    """Holds events until it is opened; from then on it passes them on at once."""
+    """Holds events until it is opened; later events go to the loop at once."""
 
     def __init__(self, at_most: int = EVENTS_AT_MOST) -> None:
         self._waiting: list[tuple[Event, Cause | None]] = []
@@ -24,9 +24,9 @@ class Inbox(Generic[Event]):
         self._take(event)
 
     def open(self, take: Callable[[Event], None]) -> None:
-        """Raises `Overrun` where more came than it holds."""
+        """Sends all held events to `take`. Raises `Overrun` if too many came."""
         if self._overrun:
-            raise Overrun(f"more than {self._at_most} events came before anybody could take them")
+            raise Overrun(f"more than {self._at_most} events came before the loop started")
         for event, cause in self._waiting:
             with causes.caused_by(cause):
                 take(event)
@@ -43,7 +43,7 @@ class Inbox(Generic[Event]):
 def posting_bus_changes(
     inbox: Inbox[Event], clock: Clock, back: Callable[[float], Event], lost: Callable[[float], Event]
 ) -> Callable[[bool], None]:
-    """For `Bus.connect`: posts an event whenever the connection to the bus breaks or is back."""
+    """Returns a callback for `Bus.connect` that posts an event when the connection breaks or is back."""
 
     def changed(connected: bool) -> None:
         now_s = clock.monotonic_s()

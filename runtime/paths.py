@@ -1,4 +1,4 @@
-"""Paths that a person gave, as far as they can be used at all; else one sentence that says why not."""
+"""Paths that a person gave. A `UserError` tells why a path is unusable."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ def current_folder() -> Path:
 
 
 def expanded(given: str, what: str) -> Path:
-    """With the home folder for `~`."""
+    """Replaces `~` by the home folder."""
     try:
         return Path(given).expanduser()
     except RuntimeError:
@@ -24,7 +24,7 @@ def expanded(given: str, what: str) -> Path:
 
 
 def placed(given: str, folder: Path, what: str) -> Path:
-    """The absolute path, with the home folder for `~`; a relative one is taken from the folder."""
+    """Returns the absolute path, with the home folder for `~`. Relative paths start at `folder`."""
     hint = f"correct {what}"
     path = folder / expanded(given, what)
     try:
@@ -38,11 +38,11 @@ def placed(given: str, folder: Path, what: str) -> Path:
 
 
 def read_regular(path: Path, most_bytes: int) -> bytes:
-    """The first bytes of a file. Raises `OSError`, and `UserError` for what is no regular file.
+    """Reads the first bytes of a file. Raises `OSError`, and `UserError` if it is not a regular file.
 
-    It is opened without waiting: a pipe that nobody writes to would never be opened otherwise.
+    Opens without blocking, because an open of a pipe without a writer would wait for ever.
     """
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise UserError(f"{path} is not a regular file", "give the path of a file that is there")
+            raise UserError(f"{path} is not a regular file", "give the path of a regular file")
         return file.read(most_bytes)

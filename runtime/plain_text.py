@@ -1,4 +1,4 @@
-"""Text from outside, made safe to show: it can neither forge a line of ours nor send commands to a terminal.
+"""Text from outside, made safe to print: it can neither forge a line of Tradewind nor control the terminal.
 
 Workers, scripts and anybody on the bus choose the texts of events, errors and names. Control characters, line
 separators and marks that reverse the direction of writing are shown as escapes, such as `\\x1b`.
@@ -9,10 +9,10 @@ import re
 _LINE_ENDS = re.compile("\r\n|[\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 _UNSAFE = re.compile(
     "["
-    "\x00-\x08\x0a-\x1f\x7f-\x9f"  # controls but the tab, among them ESC and the 8-bit CSI
+    "\x00-\x08\x0a-\x1f\x7f-\x9f"  # controls except the tab, including ESC and the 8-bit CSI
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # directions of writing
-    "\u2028\u2029\ufeff\U000e0000-\U000e007f"  # separators, and what nobody sees
-    "\ud800-\udfff"  # half characters, which no terminal takes
+    "\u2028\u2029\ufeff\U000e0000-\U000e007f"  # separators and invisible characters
+    "\ud800-\udfff"  # lone surrogates, which no terminal accepts
     "]"
 )
 _COLOUR = re.compile("\x1b\\[[0-9;:]*m")
@@ -22,20 +22,20 @@ _MOVES = re.compile("\x1b\\[(?![0-9;:]*m)[0-?]*[ -/]*[@-~]|[\a\b]")
 
 
 def plain(text: str) -> str:
-    """One line, whatever the text contains."""
+    """Returns the text as one safe line."""
     return _UNSAFE.sub(_escaped, text)
 
 
 def plain_lines(text: str) -> list[str]:
-    """The lines of a text, each plain; at least one. The caller marks those after the first as continued."""
+    """Returns the lines of a text, each plain; at least one. The caller marks further lines as continued."""
     return [plain(line) for line in _LINE_ENDS.split(text)]
 
 
 def script_line(rank: int, line: str) -> str:
-    """A line that a script printed, with its rank before it and before all that would come to stand there instead.
+    """Returns a line of a script with its rank before each part that a terminal shows at the start of a line.
 
-    A script keeps its colours, which end with the line. A carriage return, as progress bars print it, begins the line
-    again behind its rank; what else they print to move the cursor is left out."""
+    Colours remain and end with the line. After a carriage return, as progress bars print it, the rank is repeated.
+    Other cursor movements are removed."""
     prefix = f"[{rank}] "
     line = _MOVES.sub("", line)
     parts = [f"\r{prefix}".join(_coloured(piece) for piece in part.split("\r")) for part in _LINE_ENDS.split(line)]

@@ -1,4 +1,4 @@
-"""What /proc tells of this machine's processes. One that ends while it is read is not there."""
+"""Reads of /proc about processes of this machine. A process that ends during a read counts as absent."""
 
 import contextlib
 import functools
@@ -12,11 +12,11 @@ class Stat(NamedTuple):
     parent: int
     session: int
     start_ticks: int
-    """Since the start of the machine: with the pid, names one process for ever."""
+    """Clock ticks since boot, which identify a process together with its pid."""
 
     @property
     def is_dead(self) -> bool:
-        """It only waits to be buried."""
+        """True if the process has ended and only waits to be reaped."""
         return self.state in "ZX"
 
 
@@ -26,19 +26,19 @@ def pids() -> Iterator[int]:
 
 def stat(pid: int) -> Stat | None:
     with contextlib.suppress(OSError):
-        # The command's name stands in parentheses and may hold anything, parentheses too.
+        # The command's name is in parentheses and may contain any character, even parentheses.
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         return Stat(state=fields[0], parent=int(fields[1]), session=int(fields[3]), start_ticks=int(fields[19]))
     return None
 
 
 def environ(pid: int) -> list[bytes]:
-    """`NAME=value` as it was when it started; nothing for one that is dead or another user's."""
+    """Returns `NAME=value` entries at the start of the process; none if it is dead or of another user."""
     return _parts(pid, "environ")
 
 
 def carrying(mark: bytes) -> list[int]:
-    """Processes that have this `NAME=value` in their environment: what a child inherits, whatever becomes of us."""
+    """Returns the processes with this `NAME=value` in their environment, which children inherit."""
     return [pid for pid in pids() if mark in environ(pid)]
 
 
@@ -48,7 +48,7 @@ def arguments(pid: int) -> list[bytes]:
 
 @functools.cache
 def boot_id() -> str:
-    """Another one after each start of the machine."""
+    """Returns the id of this boot, which is new after each start of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 

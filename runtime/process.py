@@ -1,7 +1,7 @@
-"""From the first line to the exit code: event loop, signals, a bounded drain, errors as sentences.
+"""The frame of a process: event loop, signals, a bounded drain, error messages, exit code.
 
-The first SIGTERM, SIGINT or SIGHUP asks `main` to end, the second forces it. Whoever does not end in time is cancelled,
-and whoever cannot even be cancelled does not hold the process.
+The first SIGTERM, SIGINT or SIGHUP asks `main` to end, the second forces it. A `main` that does not end in time is
+cancelled; if that fails too, the process exits anyway.
 """
 
 import asyncio
@@ -9,28 +9,26 @@ import gc
 import os
 import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NoReturn
 
 from runtime.errors import BusRefused, Temporary, TradewindError, UserError
+from runtime.exit_codes import EXIT_INTERRUPTED, EXIT_TERMINATED
 from runtime.logs import logger
 from runtime.plain_text import plain_lines
 
-EXIT_FAILED = 1
-EXIT_USER_ERROR = 2
-EXIT_INTERRUPTED = 130
-EXIT_TERMINATED = 143
 _KNOWN = (UserError, Temporary, BusRefused)
 
 
 class Stop:
-    """Asks a process to end. `asked` is the polite request, `forced` the last word."""
+    """A request to end the process. `asked` is the first request, `forced` the second."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         self.forced = asyncio.Event()
         self.signal: signal.Signals | None = None
-        """The first signal that came, if it was a signal."""
+        """The first signal; None if the request was not a signal."""
         self.why = ""
 
     async def wait(self) -> None:
@@ -53,13 +51,34 @@ class Stop:
         self.ask(number.name)
 
 
-def run(main: Callable[[Stop], Awaitable[int]], *, drain_s: float = 30.0, force_s: float = 5.0) -> int:
-    """The exit code for `sys.exit`.
+def tell(error: TradewindError) -> int:
+    """Prints the error and what to try on standard error; returns its exit code."""
+    print(f"Error: {_indented(message_of(error))}", file=sys.stderr)
+    for problem in error.problems:
+        print(f"  {_indented(problem)}", file=sys.stderr)
+    if error.hint:
+        print(f"Try: {_indented(error.hint)}", file=sys.stderr)
+    return error.exit_code
 
-    After a request to end, `main` has `drain_s` to return; after a second one `force_s`. Then it is cancelled, and
-    `force_s` later the process ends whatever still runs.
+
+def message_of(error: TradewindError) -> str:
+    """The message without the problems."""
+    return error.message if isinstance(error, UserError) else str(error)
+
+
+def run(
+    main: Callable[[Stop], Awaitable[int]],
+    *,
+    drain_s: float = 30.0,
+    force_s: float = 5.0,
+    report: Callable[[TradewindError], int] = tell,
+) -> int:
+    """Runs `main` and returns the exit code for `sys.exit`.
+
+    After a request to end, `main` has `drain_s` to return; after a second request, `force_s`. Then it is cancelled, and
+    `force_s` later the process exits in any case. `report` prints a known error and returns its exit code.
     """
-    gc.freeze()  # else a full collection goes through all that is imported by now, and answers wait for it
+    gc.freeze()  # otherwise full collections visit all imported modules and delay answers
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_guarded(main, drain_s, force_s))
@@ -69,39 +88,26 @@ def run(main: Callable[[Stop], Awaitable[int]], *, drain_s: float = 30.0, force_
         known = known_error(group)
         if known is None:
             raise
-        return tell(known)
+        return report(known)
     except _KNOWN as error:
-        return tell(error)
+        return report(error)
 
 
 def leave(code: int) -> NoReturn:
-    """Instead of `sys.exit`, for who leaves while others on the machine train: taking an interpreter apart costs them
-    a tenth of a second of a core, and the system does it better."""
+    """Exits without the interpreter's teardown, which takes a tenth of a second of a core from trainers on this
+    machine."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
-def tell(error: TradewindError) -> int:
-    """One sentence on standard error, what to try, and the exit code for it."""
-    if not isinstance(error, UserError):
-        print(f"Error: {_indented(str(error))}", file=sys.stderr)
-        return EXIT_FAILED
-    print(f"Error: {_indented(error.sentence)}", file=sys.stderr)
-    for problem in error.problems:
-        print(f"  {_indented(problem)}", file=sys.stderr)
-    if error.hint:
-        print(f"Try: {_indented(error.hint)}", file=sys.stderr)
-    return EXIT_USER_ERROR
-
-
 def _indented(text: str) -> str:
-    """Part of it may come from outside: no line of it begins where ours do."""
+    """Indents all lines after the first: text from outside must not look like a line of Tradewind."""
     return "\n    ".join(plain_lines(text))
 
 
 def known_error(group: BaseExceptionGroup[BaseException]) -> TradewindError | None:
-    """The first of the group that can be told in a sentence, unless there is also one that cannot."""
+    """Returns the first error of the group if all of them are expected failures, else None."""
     known, rest = group.split(_KNOWN)
     if known is None or rest is not None:
         return None
@@ -121,7 +127,12 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _asking_signals() -> tuple[signal.Signals, ...]:
-    """A hang-up asks too, unless whoever started us wants it ignored."""
+    """Returns the signals that request an end: also SIGHUP, unless the parent process set it to be ignored.
+
+    Only the main thread gets signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return ()
     hears_hangup = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
     return (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hears_hangup else []))
 
@@ -166,7 +177,7 @@ async def _bound(stop: Stop, work: "asyncio.Task[int]", drain_s: float, force_s:
 
 
 async def _ended(work: "asyncio.Task[int]", unless: asyncio.Event | None, timeout_s: float) -> bool:
-    """Whether the work ended in time; `unless` cuts the wait short."""
+    """Waits for the end of the work. Returns False after the timeout, or when `unless` is set."""
     waits: set[asyncio.Task[Any]] = {work}
     cut: asyncio.Task[Any] | None = None
     if unless is not None:

@@ -1,14 +1,15 @@
-"""The one loop that every role runs: events come in, the core decides, the shell performs.
+"""The loop of every role: takes events, lets the core decide, and lets the shell perform the effects.
 
-Quick effects are performed in the order the core gave them. A slow one is handed back as a coroutine: it runs as a task
-of its own, and what it returns comes back as an event.
+Quick effects are performed in the core's order. For a slow effect, the shell returns a coroutine: it runs as a task,
+and its result is a new event.
 
-Some cores decide on all waiting events at once. After such a decision the loop pauses for as long as it took, at most
-`PAUSE_MOST_S`: the larger a state is, the more events share a decision, and other tasks always have their turn.
+Some cores decide on all waiting events at once. After such a decision the loop pauses for as long as the decision
+computed, at most `PAUSE_MOST_S`. So with a larger state more events share a decision, and other tasks can run.
 """
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -19,11 +20,11 @@ from runtime.decision import Decision
 from runtime.errors import Temporary
 
 EVENTS_AT_MOST = 100_000
-"""Events that wait. A core that is so far behind acts on a world that is long gone."""
-BATCH_AT_MOST = 2000
-"""Events that a core of many decides on at once."""
+"""Maximum number of waiting events. A core that is further behind would act on an outdated world."""
+BATCH_AT_MOST = 10_000
+"""Maximum number of events in one decision, for cores that decide on many."""
 PAUSE_LEAST_S = 0.002
-"""Decisions that take less are followed by no pause."""
+"""Seconds of computing below which no pause follows a decision."""
 PAUSE_MOST_S = 0.05
 """Seconds, the longest pause after a decision. It ends earlier at the core's own deadline, and with the answer to a
 slow effect, for which the core waits."""
@@ -39,12 +40,12 @@ Effect_contra = TypeVar("Effect_contra", contravariant=True)
 
 class Shell(Protocol[Event_co, Effect_contra]):
     def perform(self, effect: Effect_contra) -> Awaitable[Event_co | None] | None:
-        """Do it now and return None, or return a coroutine to be run beside the loop."""
+        """Performs the effect at once and returns None, or returns a coroutine that the loop runs as a task."""
 
 
 class Overrun(Temporary):
-    """Events come faster than they are decided. None may be missed, so its process ends, and the next one begins from
-    what is recorded."""
+    """Events come faster than the core decides. No event may be lost, so the process ends, and the next one starts
+    from the records."""
 
 
 class Waiting(NamedTuple, Generic[Event]):
@@ -65,10 +66,10 @@ class RoleLoop(Generic[State, Event, Effect]):
         observers: Sequence[Callable[[Sequence[Event], Decision[State, Effect]], None]] = (),
         *,
         batch_at_most: int = 1,
-        behind: Callable[[float, float], Event] | None = None,
+        behind: Callable[[float], Event] | None = None,
     ) -> None:
-        """`decide` takes the state and as many events as `batch_at_most` allows. `behind` makes the event of a loop
-        that is late, of the time and by how many seconds."""
+        """`decide` takes the state and up to `batch_at_most` events. `behind` creates the event that tells the core
+        that the loop is late."""
         self.state = state
         self._name = name
         self._decide = decide
@@ -85,14 +86,14 @@ class RoleLoop(Generic[State, Event, Effect]):
         self._started = 0
 
     def post(self, event: Event) -> None:
-        """From callbacks of this event loop. The current cause is carried with the event."""
+        """Adds an event with the current cause. Only callbacks of this event loop may call this."""
         try:
             self._events.put_nowait(Waiting(event, causes.current(), self._clock.monotonic_s()))
         except asyncio.QueueFull:
             self._overrun = True
 
     async def run(self) -> None:
-        """Until cancelled; slow effects that are still running are cancelled with it. `Overrun` comes in a group."""
+        """Runs until cancelled, then cancels slow effects too. Raises `Overrun` in an exception group."""
         wake_at_s: float | None = self._clock.monotonic_s()
         paused_s = 0.0
         async with asyncio.TaskGroup() as slow:
@@ -100,16 +101,16 @@ class RoleLoop(Generic[State, Event, Effect]):
                 batch = await self._next(wake_at_s)
                 if self._overrun:
                     raise Overrun(f"{self._name} cannot keep up: {EVENTS_AT_MOST} events wait to be decided")
-                began_s = self._clock.monotonic_s()
+                began_s, began_cpu_s = self._clock.monotonic_s(), time.thread_time()
                 late_s = self._late_s(batch, wake_at_s, began_s) - paused_s
-                behind = [self._behind(began_s, late_s)] if self._behind is not None and late_s > LATE_S else []
+                behind = [self._behind(began_s)] if self._behind is not None and late_s > LATE_S else []
                 events = [*behind, *(each.event for each in batch)]
                 decision = self._decide(self.state, *events)
                 self.state = decision.state
                 wake_at_s = decision.wake_at_s
                 with causes.caused_by(_common_cause(batch)):
                     self._act(events, decision, slow)
-                paused_s = await self._yield(began_s, wake_at_s)
+                paused_s = await self._yield(began_s, time.thread_time() - began_cpu_s, wake_at_s)
 
     def _act(self, events: Sequence[Event], decision: Decision[State, Effect], slow: asyncio.TaskGroup) -> None:
         for observe in self._observers:
@@ -121,16 +122,16 @@ class RoleLoop(Generic[State, Event, Effect]):
                 name = f"{self._name}/{type(effect).__name__}-{self._started}"
                 slow.create_task(self._return(work), name=name)
 
-    async def _yield(self, began_s: float, wake_at_s: float | None) -> float:
-        """Seconds from the start of a decision to the end of the pause after it."""
+    async def _yield(self, began_s: float, computed_s: float, wake_at_s: float | None) -> float:
+        """Pauses. Returns the seconds from the start of the decision to the end of the pause."""
         now_s = self._clock.monotonic_s()
         took_s = now_s - began_s
         if self._batch_at_most == 1:
             return took_s
-        if took_s >= PAUSE_LEAST_S:
+        if computed_s >= PAUSE_LEAST_S:
             left_s = PAUSE_MOST_S if wake_at_s is None else max(0.0, wake_at_s - now_s)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(took_s, PAUSE_MOST_S, left_s)):
+                async with asyncio.timeout(min(computed_s, PAUSE_MOST_S, left_s)):
                     await self._answered.wait()
             await asyncio.sleep(0)
             return self._clock.monotonic_s() - began_s
@@ -168,6 +169,6 @@ class RoleLoop(Generic[State, Event, Effect]):
 
 
 def _common_cause(batch: Sequence[Waiting[Event]]) -> Cause | None:
-    """None where several messages led to a decision: any of them could have."""
-    told = {each.cause for each in batch}
-    return told.pop() if len(told) == 1 else None
+    """Returns the cause of all events; None if they have different causes."""
+    reported = {each.cause for each in batch}
+    return reported.pop() if len(reported) == 1 else None

@@ -1,7 +1,7 @@
-"""What can be made of data of which parts are wrong, so that the rest can be looked at too.
+"""Structs built from the valid parts of wrong data, so that these parts can be checked too.
 
-Nothing is checked here: whoever calls says what is sound. What is not has its default, or is as empty as its type
-allows; lists keep their places.
+The caller decides which parts are valid. An invalid part gets its default, or the empty value of its type. Items of
+lists keep their indexes.
 """
 
 from collections.abc import Callable, Mapping
@@ -53,7 +53,7 @@ def _struct(info: inspect.StructType, data: Mapping[object, object], is_sound: I
 
 
 def _union(info: inspect.UnionType, data: object, is_sound: IsSound) -> Any:
-    """A section that may be left out is there if it was meant to be."""
+    """Builds a section that may be left out, if the data has one."""
     sound = next((each for each in info.types if is_sound(each, data)), None)
     if sound is not None:
         return salvage(sound, data, is_sound)

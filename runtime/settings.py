@@ -1,4 +1,4 @@
-"""Settings of a process: from the environment and from flags, read once, all problems reported together."""
+"""Settings of a process, from environment and flags. Reports all problems together."""
 
 from collections.abc import Mapping
 from typing import Annotated, TypeVar
@@ -6,8 +6,8 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from runtime.decoding import problems
 from runtime.errors import UserError
+from runtime.problems import problems
 
 T = TypeVar("T", bound=Struct)
 
@@ -19,21 +19,21 @@ class BusSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """How to reach the bus: `TRADEWIND_NATS_URL` and so on."""
 
     url: str = "nats://127.0.0.1:4222"
-    """One server, or several with commas between; `nats://user:password@host` and `tls://host` work too."""
+    """One server, or several separated by commas; `nats://user:password@host` and `tls://host` work too."""
     name: str = "tradewind"
-    """Who speaks: the sender in every envelope and the name of the connection, e.g. `master/host-123`."""
+    """The sender in each envelope and the name of the connection, e.g. `master/host-123`."""
     connect_timeout_s: Annotated[float, Meta(gt=0, le=3600)] = 5.0
-    """How long one try of the first connection lasts. A role tries again until a server answers; a command does not."""
+    """Seconds of one try of the first connection. A role retries until a server answers; a command does not."""
     credentials: str | None = None
-    """A NATS credentials file, where the server asks for one."""
+    """A NATS credentials file, if the server requires one."""
 
 
 def read_settings(
     settings_type: type[T], environ: Mapping[str, str], flags: Mapping[str, object] | None = None, prefix: str = PREFIX
 ) -> T:
-    """A field's value is its flag, else its environment variable `<prefix><FIELD>`, else its default.
+    """Reads each field from its flag, else from the variable `<prefix><FIELD>`, else uses its default.
 
-    A flag that is None was not given. An empty environment variable counts as not set.
+    A flag with None counts as not given, an empty environment variable as not set.
     """
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     values: dict[str, object] = {}

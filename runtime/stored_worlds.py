@@ -1,4 +1,4 @@
-"""Worlds that are stored apart from their job's record: immutable chunks under keys that name their content."""
+"""Worlds that are stored outside of their job's record, as immutable chunks under keys with their digests."""
 
 from collections.abc import Mapping
 
@@ -9,13 +9,13 @@ from runtime.kv import Bucket
 
 
 async def write_chunks(bucket: Bucket, chunks: Mapping[str, bytes]) -> None:
-    """Raises `BusUnavailable`. Writing twice is writing once."""
+    """Stores chunks; idempotent. Raises `BusUnavailable`."""
     for key, chunk in chunks.items():
         await bucket.put(key, chunk)
 
 
 async def read_chunks(bucket: Bucket, job: JobName, reference: WorldReference) -> World | None:
-    """None if a chunk is gone: the record names another world by now. Raises `BusUnavailable` and `Undecodable`."""
+    """Reads a world; None if a chunk is gone, after a newer world. Raises `BusUnavailable`, `Undecodable`."""
     chunks: list[bytes] = []
     for key in subjects.world_chunk_keys(job, reference):
         entry = await bucket.get(key)

@@ -1,4 +1,4 @@
-"""Streams that remember: made idempotently, capped by bytes and age, the oldest forgotten first."""
+"""Streams: created idempotently, limited in bytes and age; the oldest messages are removed first."""
 
 import contextlib
 import functools
@@ -17,17 +17,17 @@ _DUPLICATE_WINDOW_S = 120.0
 
 
 async def ensure(link: Link, config: api.StreamConfig, timeout_s: float) -> None:
-    """The stream exists afterwards with this configuration, whether or not it existed before."""
+    """Creates the stream, or gives an existing one this configuration."""
     link.streams[str(config.name)] = config
-    doing = f"making stream {config.name}"
-    await link.call(doing, lambda: make(link, config), timeout_s=timeout_s, harmless_twice=True)
+    action = f"making stream {config.name}"
+    await link.call(action, lambda: make(link, config), timeout_s=timeout_s, harmless_twice=True)
 
 
 async def make(link: Link, config: api.StreamConfig) -> None:
-    """Its numbers begin at the time of day, above all those of a stream of this name that the server has lost.
+    """Creates a stream whose sequence begins at the current time, above that of a lost stream of this name.
 
-    So no write that compares with a number of the lost one comes through by chance, and whatever is fenced by the
-    highest number that was seen goes on.
+    So a write that compares with a revision of the lost stream fails, and fencing by the highest known revision
+    continues to work.
     """
     try:
         await link.jetstream.add_stream(config.evolve(first_seq=time.time_ns() // _NANOSECONDS_PER_MS))
@@ -38,7 +38,7 @@ async def make(link: Link, config: api.StreamConfig) -> None:
 
 
 async def look(link: Link, name: str) -> api.StreamInfo:
-    """At a stream, which is made again if the server has lost it and it was made here."""
+    """Reads the state of a stream. Makes it again if this process made it and the server has lost it."""
     try:
         return await link.jetstream.stream_info(name)
     except nats.js.errors.NotFoundError:
@@ -50,20 +50,20 @@ async def look(link: Link, name: str) -> api.StreamInfo:
 
 
 async def purge(link: Link, name: str, subject: str, timeout_s: float) -> None:
-    """Nothing of the subject that was stored before is left."""
+    """Removes all stored messages of the subject."""
 
     async def ask() -> None:
         with contextlib.suppress(nats.js.errors.NotFoundError):
             await link.jetstream.purge_stream(name, subject=subject)
 
-    doing = f"removing {subject} from stream {name}"
-    await link.call(doing, ask, timeout_s=timeout_s, harmless_twice=True)
+    action = f"removing {subject} from stream {name}"
+    await link.call(action, ask, timeout_s=timeout_s, harmless_twice=True)
 
 
-async def make_lost_ones(link: Link, timeout_s: float) -> None:
+async def make_lost_streams(link: Link, timeout_s: float) -> None:
     for name in tuple(link.streams):
-        doing = f"looking whether stream {name} is there"
-        await link.call(doing, functools.partial(look, link, name), timeout_s=timeout_s, harmless_twice=True)
+        action = f"looking whether stream {name} is there"
+        await link.call(action, functools.partial(look, link, name), timeout_s=timeout_s, harmless_twice=True)
 
 
 def log_config(name: str, subjects: Sequence[str], max_bytes: int, max_age_s: float) -> api.StreamConfig:

@@ -1,8 +1,8 @@
 """The newest messages of a stream, read from its end.
 
-The server counts quickly how many messages of a subject follow a position. So the start of a window is found by
-counting, and windows grow towards the beginning until enough is found: the cost depends on how much is wanted, not on
-how much is stored, nor on what others have stored since.
+The server counts quickly how many messages of a subject follow a position. So the reader finds the start of a window by
+counting, and windows grow towards the beginning until enough is found. The cost depends on the wanted number of
+messages, not on the stored number, nor on messages of other subjects.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from runtime.link import Link
 T = TypeVar("T")
 
 _FIRST_WINDOW = 64
-"""Messages in the newest window, and the fewest in any."""
+"""Messages in the newest window; the minimum for any window."""
 _GROWTH = 4
-"""How many times as many an older window may have."""
+"""Factor by which an older window may be larger."""
 _SLACK = 1.25
 _UNUSED_S = 2.0
 _API_TIMEOUT_S = 5.0
@@ -35,13 +35,13 @@ _TIMEOUT_S = 50.0
 @dataclass(frozen=True, slots=True)
 class Tail(Generic[T]):
     items: tuple[T, ...]
-    """Oldest first."""
+    """The items, oldest first."""
     sequence: int
-    """The last of the stream when the reading began: everything newer is behind it."""
+    """The last sequence number of the stream when the reading began."""
 
 
 async def read_tail(link: Link, wanted: Wanted, most: int, items_of: Callable[[Stored], Iterable[T]]) -> Tail[T]:
-    """The newest items of the stream's messages, at most so many. Raises `BusUnavailable`."""
+    """Returns at most `most` of the newest items in the stream's messages. Raises `BusUnavailable`."""
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             return await _Tailer(link, wanted).read(most, items_of)
@@ -71,7 +71,7 @@ class _Tailer:
         return Tail(tuple(found), state.last_seq)
 
     async def _start(self, count: int, first: int, upper: int) -> int:
-        """From where `count` to `_SLACK` times as many messages lie before `upper`; the first, if there are fewer."""
+        """Returns a position with about `count` messages before `upper`; `first` if there are fewer."""
         newer = await self._pending(upper)
         low, high, width = upper, upper, count
         while low > first:
@@ -96,7 +96,7 @@ class _Tailer:
                 yield each
 
     async def _last(self) -> int:
-        """The newest message of the subject; 0 if there is none."""
+        """Returns the sequence number of the subject's newest message; 0 if there is none."""
 
         async def read() -> int:
             try:
@@ -118,7 +118,7 @@ class _Tailer:
         )
 
     async def _pending(self, sequence: int) -> int:
-        """How many messages there are from this one on: what the server tells a consumer that would begin there."""
+        """Returns the number of messages from this one on, which the server reports to a new consumer."""
         name = self._wanted.stream
         config = api.ConsumerConfig(
             ack_policy=api.AckPolicy.NONE,

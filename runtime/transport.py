@@ -1,7 +1,7 @@
-"""nats-py's connection, so that it breaks on uvloop as it does on asyncio's own loop.
+"""A transport for nats-py that fails on uvloop as on asyncio's own loop.
 
-Writing where the connection has just gone raises RuntimeError there, which nats-py takes for the end of the event loop:
-it stops sending without connecting anew, and whoever sends next gets the error.
+A write to a lost connection raises RuntimeError on uvloop. nats-py treats it as the end of the event loop: it stops
+sending without a reconnection, and the next sender gets the error.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ class Transport(TcpTransport):
         TcpTransport.__init__(self)
 
     def write(self, payload: bytes) -> None:
-        """Pings: whatever is sent or read next finds that the connection has gone."""
+        """Writes a ping. Ignores a lost connection, which the next write or read finds."""
         with contextlib.suppress(RuntimeError):
             self._io_writer.write(payload)
 
@@ -26,8 +26,8 @@ class Transport(TcpTransport):
         try:
             self._io_writer.writelines(payload)
         except RuntimeError as error:
-            raise ConnectionResetError("the connection has gone") from error
+            raise ConnectionResetError("the connection is lost") from error
 
     def __bool__(self) -> bool:
-        """Or nats-py makes one of its own."""
+        """Returns True; otherwise nats-py creates its own transport."""
         return True

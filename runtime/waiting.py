@@ -1,4 +1,4 @@
-"""Waiting for whichever comes first; waiting inside of what forgets that it was cancelled."""
+"""Waits for the first of several events, and preserves cancellation inside of code that loses it."""
 
 import asyncio
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 async def first_of(*events: asyncio.Event, timeout_s: float | None = None) -> bool:
-    """Whether one of them was set in time."""
+    """Returns True if one of the events is set in time."""
     waits = [asyncio.create_task(event.wait(), name="first-of") for event in events]
     try:
         done, _ = await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -14,15 +14,15 @@ async def first_of(*events: asyncio.Event, timeout_s: float | None = None) -> bo
     finally:
         for wait in waits:
             wait.cancel()
-        # They only wait, so they end at once.
+        # These tasks only wait, so they end at once.
         await asyncio.wait(waits)
 
 
 @contextmanager
-def cancellation_kept() -> Iterator[None]:
-    """Around code of others: until Python 3.12 `asyncio.wait_for` forgets a cancellation that comes with the result.
+def cancellation_preserved() -> Iterator[None]:
+    """Preserves cancellation: before Python 3.12, `asyncio.wait_for` loses one that comes with the result.
 
-    Whoever cancelled the task would wait for its end for ever."""
+    The canceller would then wait for the end of the task for ever."""
     task = asyncio.current_task()
     before = task.cancelling() if task is not None else 0
     try:

@@ -1,7 +1,7 @@
-"""Reading a YAML file that a stranger wrote: bounded, without surprises, and every complaint says where.
+"""Reads YAML files of users: bounded and strict. Each error names its place in the file.
 
-Beyond what safe loading refuses, this refuses keys that come twice (the first value would silently be lost), aliases
-(a few lines of them unfold to gigabytes) and files that are too large or too deeply nested.
+In addition to safe loading, this module refuses duplicate keys (the first value would silently be lost), aliases (a few
+lines can expand to gigabytes), and files that are too large or too deeply nested.
 """
 
 import difflib
@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import yaml
 
-from runtime.decoding import Checks, decode_checked
 from runtime.errors import UserError
 from runtime.paths import read_regular
+from runtime.problems import Checks, decode_checked
 
 T = TypeVar("T")
 
@@ -24,19 +24,19 @@ MAX_DEPTH = 50
 def yaml_file(
     path: Path, wanted: type[T], *, what: str = "", checks: Checks[T] | None = None, thorough: bool = False
 ) -> T:
-    """The typed value, or a `UserError` that lists all problems with their places in the file."""
+    """Returns the typed value, or raises `UserError` with all problems and their paths."""
     data = load_yaml(_text(path), str(path))
     return decode_checked(wanted, data, what=what or str(path), checks=checks, thorough=thorough)
 
 
 def load_yaml(text: str, name: str) -> object:
-    """Plain data, or a `UserError`: one sentence with line and column."""
+    """Returns plain data, or raises `UserError` with line and column."""
     try:
         loaded: object = _Loader(text).get_single_data()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise UserError(f"{name}{where}: {_said(error)}") from None
+        raise UserError(f"{name}{where}: {_message(error)}") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise UserError(f"{name}, line {line}: the character {error.character!r} is not allowed") from None
@@ -62,7 +62,7 @@ def _text(path: Path) -> str:
         raise UserError(f"{path}, line {line}: this is not UTF-8 text") from None
 
 
-def _said(error: yaml.MarkedYAMLError) -> str:
+def _message(error: yaml.MarkedYAMLError) -> str:
     parts = [part for part in (error.context, error.problem) if part]
     return ", ".join(parts) or "this is not YAML"
 
@@ -90,7 +90,7 @@ class _Loader(yaml.SafeLoader):
         try:
             return super().construct_object(node, deep)
         except ValueError:
-            problem = f"this is no {node.tag.rpartition(':')[2]}"
+            problem = f"this is not a valid {node.tag.rpartition(':')[2]}"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -98,7 +98,7 @@ class _Loader(yaml.SafeLoader):
         for key, _value in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in first_line:
-                    problem = f"the key '{key.value}' was given before, in line {first_line[key.value]}"
+                    problem = f"the key '{key.value}' is already in line {first_line[key.value]}"
                     raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
                 first_line[key.value] = key.start_mark.line + 1
         return super().construct_mapping(node, deep)

@@ -1,1 +1,1 @@
-"""A stand-in cloud: the same clients that talk to Google and to Kubernetes cannot tell it from the real one."""
+"""A stand-in cloud that works with the same clients as Google's APIs and Kubernetes."""

@@ -1,4 +1,4 @@
-"""`python -m simulator` is the command `tradewind simulator`."""
+"""Runs the command `tradewind simulator` as `python -m simulator`."""
 
 import sys
 

@@ -1,9 +1,14 @@
-"""`tradewind simulator`: its options and help. The simulator is loaded when it starts."""
+"""Options and help of `tradewind simulator`. The simulator itself is imported when it starts."""
 
 import os
 import sys
+from functools import partial
 
 import click
+
+from runtime.setting_option import SettingOption
+
+setting = partial(click.option, cls=SettingOption, prefix="TRADEWIND_SIMULATOR_")
 
 
 @click.command(
@@ -15,38 +20,41 @@ Examples:
   tradewind simulator --part region --region us-central1
   tradewind simulator --part cloud --region us-central1=http://127.0.0.1:8910
 \b
-Every setting is also a variable, and there are more than options: docs/simulator.md has them all.
---speed is TRADEWIND_SIMULATOR_SPEED, and so on. A flag wins.
+A flag wins over its variable. More settings have a variable and no flag: docs/simulator.md lists them.
 """
 )
-@click.option("--part", type=click.Choice(["all", "cloud", "region"]), help="What of it runs here.  [all]")
-@click.option(
-    "--region", "regions", multiple=True, help="A region to run here, or NAME=URL for one elsewhere; more than once."
+@setting("--part", type=click.Choice(["all", "cloud", "region"]), shows="all", help="The part to run here.")
+@setting(
+    "--region",
+    "regions",
+    multiple=True,
+    shows="us-central1, europe-west4",
+    help="A region to run here, or NAME=URL for one elsewhere; may be repeated.",
 )
-@click.option("--host", help="Where it listens.  [127.0.0.1]")
-@click.option("--grpc-port", type=int, help="Of GKE's API.  [8900]")
-@click.option("--http-port", type=int, help="Of Compute's API, tokens and control.  [8901]")
-@click.option("--public-url", help="Where others reach the HTTP port, if not there.")
-@click.option("--region-port", type=int, help="Of the region, or of the first.  [8910 for a region alone, else any]")
-@click.option("--region-advertise-url", help="Where others reach the region, if not there.")
-@click.option("--region-run-dir", help="Where pods have their folders and logs.  [a temporary one]")
-@click.option("--projects", help="With commas between.  [tradewind]")
-@click.option("--write-credentials", metavar="FILE", help="Write a service account's key for clients to this file.")
-@click.option("--auth/--no-auth", default=None, help="Whether calls need a token.  [auth]")
-@click.option("--token-s", type=float, help="How long a token is good for.  [3600]")
-@click.option("--seed", type=int, help="Of every name and every choice.  [0]")
-@click.option("--speed", type=float, help="Seconds of the cloud in a real one.  [1]")
-@click.option("--operation-s", type=float, help="The least that an operation takes.  [20]")
-@click.option("--cluster-s", type=float, help="Until a cluster's API answers.  [240]")
-@click.option("--boot-s", type=float, help="Until a node is ready.  [60]")
-@click.option("--notice-s", type=float, help="What a preempted node is given, in real seconds.  [30]")
-@click.option("--trace", help="A file, or ZONE/ACCELERATOR=FILE; several with commas between.")
-@click.option("--generate/--no-generate", default=None, help="Move the market by the seed.  [no-generate]")
-@click.option("--lifetime-s", type=float, help="The mean life of a spot node; 0: as long as there is capacity.  [0]")
-@click.option("--default-capacity", type=int, help="Accelerators in a zone that no trace tells of.  [64]")
-@click.option("--quotas", help="us-central1:PREEMPTIBLE_NVIDIA_L4_GPUS=8, with commas between.")
+@setting("--host", shows="127.0.0.1", help="Address on which it listens.")
+@setting("--grpc-port", type=int, shows="8900", help="Port of GKE's API.")
+@setting("--http-port", type=int, shows="8901", help="Port of Compute's API, tokens and control.")
+@setting("--public-url", shows="host and port", help="URL at which others reach the HTTP port.")
+@setting("--region-port", type=int, shows="8910 for a region alone, else any", help="Port of the first region.")
+@setting("--region-advertise-url", shows="host and port", help="URL at which others reach the region.")
+@setting("--region-run-dir", shows="a temporary folder", help="Folder for files and logs of pods.")
+@setting("--projects", shows="tradewind", help="Projects, with commas between.")
+@setting("--write-credentials", metavar="FILE", shows="no file", help="Write a service account's key for clients.")
+@setting("--auth/--no-auth", default=None, shows="auth", help="Calls need a token.")
+@setting("--token-s", type=float, shows="3600", help="Seconds for which a token is valid.")
+@setting("--seed", type=int, shows="0", help="Seed of every name and every choice.")
+@setting("--speed", type=float, shows="1", help="Seconds of the cloud in a real second.")
+@setting("--operation-s", type=float, shows="20", help="Shortest duration of an operation, in seconds.")
+@setting("--cluster-s", type=float, shows="240", help="Seconds until a cluster's API answers.")
+@setting("--boot-s", type=float, shows="60", help="Seconds until a node is ready.")
+@setting("--notice-s", type=float, shows="30", help="Real seconds between a notice and the preemption.")
+@setting("--trace", shows="none", help="A file, or ZONE/ACCELERATOR=FILE; several with commas between.")
+@setting("--generate/--no-generate", default=None, shows="no-generate", help="Change the market by the seed.")
+@setting("--lifetime-s", type=float, shows="0", help="Mean life of a spot node; 0: until capacity ends.")
+@setting("--default-capacity", type=int, shows="64", help="Accelerators in a zone that no trace describes.")
+@setting("--quotas", shows="none", help="us-central1:PREEMPTIBLE_NVIDIA_L4_GPUS=8, with commas between.")
 def simulator(regions: tuple[str, ...], **flags: object) -> None:
-    """Start a stand-in cloud: GKE, Kubernetes, a spot market, and machines that are processes of this one."""
+    """Start a stand-in cloud: GKE, Kubernetes, a spot market, and pods that are processes of this machine."""
     from runtime.logs import configure
     from runtime.process import run
     from simulator.main import main, read_simulator_settings

@@ -1,7 +1,7 @@
 """The simulator: the cloud and its regions in one process, or one part of it.
 
-Part `all` runs everything here. Part `cloud` runs the cloud alone and is told where its regions are; part `region` runs
-one region. Apart they can be lost apart: ending a region's process is the loss of a region.
+Part `all` runs everything here. Part `cloud` runs the cloud alone and needs the URLs of its regions; part `region` runs
+one region. Separate parts can fail separately: the end of a region's process is the loss of a region.
 """
 
 import contextlib
@@ -34,11 +34,11 @@ class SimulatorSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     part: Part = "all"
     cloud: CloudSettings = CloudSettings()
     region: RegionSettings = RegionSettings()
-    """What the regions of this process have in common."""
+    """Settings that the regions of this process share."""
 
 
 def read_simulator_settings(environ: Mapping[str, str], flags: Mapping[str, object] | None = None) -> SimulatorSettings:
-    """Flags are named as the cloud's fields, or as a region's with `region_` before; `part` chooses the part."""
+    """Reads the settings. Flags are named like the cloud's fields, or like a region's with the prefix `region_`."""
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     part = read_settings(Parts, environ, {"part": given.pop("part", None)}, PREFIX).part
     own = set(CloudSettings.__struct_fields__)
@@ -49,22 +49,22 @@ def read_simulator_settings(environ: Mapping[str, str], flags: Mapping[str, obje
     }
     cloud = read_settings(CloudSettings, environ, given, PREFIX)
     port = DEFAULT_REGION_PORT if part == "region" else 0
-    told = {
+    reported = {
         f"{REGION_PREFIX}SECRET": cloud.secret,
         f"{REGION_PREFIX}HOST": cloud.host,
         f"{REGION_PREFIX}ROLELESS_ACCOUNTS": cloud.roleless_accounts,
         f"{REGION_PREFIX}PORT": str(port),
         **environ,
     }
-    images = for_regions.pop("images", None) or told.pop(f"{REGION_PREFIX}IMAGES", None)
+    images = for_regions.pop("images", None) or reported.pop(f"{REGION_PREFIX}IMAGES", None)
     if images is not None:
         for_regions["images"] = _decoded(str(images))
-    region = read_settings(RegionSettings, told, for_regions, REGION_PREFIX)
+    region = read_settings(RegionSettings, reported, for_regions, REGION_PREFIX)
     return SimulatorSettings(part=part, cloud=cloud, region=region)
 
 
 async def main(settings: SimulatorSettings, stop: Stop) -> int:
-    """Serves until it is asked to stop. Afterwards none of its processes is left."""
+    """Serves until `stop`. Afterwards none of its processes is left."""
     here, elsewhere = _places(settings)
     async with contextlib.AsyncExitStack() as stack:
         found = dict(elsewhere)
@@ -94,24 +94,22 @@ async def _start_cloud(stack: contextlib.AsyncExitStack, settings: CloudSettings
 
 
 def _places(settings: SimulatorSettings) -> tuple[list[str], dict[str, str]]:
-    """The regions that run here, and the addresses of those that do not."""
+    """The regions that run here, and the URLs of the others."""
     default = {"all": DEFAULT_REGIONS, "region": settings.region.region, "cloud": ""}[settings.part]
     here: list[str] = []
     elsewhere: dict[str, str] = {}
     for item in items(settings.cloud.regions or default):
         name, _, url = item.partition("=")
         if not is_location(name) or is_zone(name):
-            raise UserError(f"{name!r} is no region.", "--region us-central1")
+            raise UserError(f"{name!r} is not a region.", "--region us-central1")
         if url:
             elsewhere[name] = url
         else:
             here.append(name)
     if settings.part == "cloud" and (here or not elsewhere):
-        raise UserError(
-            "The cloud alone has to be told where its regions are.", "--region us-central1=http://127.0.0.1:8910"
-        )
+        raise UserError("Part cloud needs the URL of each region.", "--region us-central1=http://127.0.0.1:8910")
     if settings.part == "region" and (elsewhere or len(here) != 1):
-        raise UserError("A region alone is one region, here.", "--part region --region us-central1")
+        raise UserError("Part region needs exactly one region, without a URL.", "--part region --region us-central1")
     return here, elsewhere
 
 

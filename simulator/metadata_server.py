@@ -1,7 +1,7 @@
-"""Metadata servers on loopback: one address for each node, as its own network sees it, and one that hides the notice.
+"""Metadata servers on loopback: one address for each node, for its own network, and one that hides the notice.
 
-Workload identity hides from ordinary pods whether their machine is being preempted. So here: a pod in the node's own
-network is given its node's address, every other pod the address of a server that knows nothing of it.
+On GKE, workload identity hides from ordinary pods that their machine is being preempted. The simulator does the same: a
+pod in the node's network gets its node's address, every other pod gets the address of a server that hides the notice.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from aiohttp import web
 PREEMPTED = "instance/preempted"
 MAINTENANCE = "instance/maintenance-event"
 HIDDEN = frozenset({PREEMPTED, MAINTENANCE})
-"""Not shown to pods that are not in the node's own network."""
+"""Values that are hidden from pods outside the node's network."""
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class Metadata:
         changed.set()
 
     def get(self, path: str, *, hidden: frozenset[str] = frozenset()) -> str | None:
-        """A value, or the names in a folder; None when there is neither."""
+        """A value, or the names in a folder, or None."""
         if path in self.values and path not in hidden:
             return self.values[path]
         folder = f"{path.rstrip('/')}/" if path.strip("/") else ""
@@ -39,7 +39,7 @@ class Metadata:
         return "\n".join(sorted(names)) + "\n" if names else None
 
     async def changed_from(self, path: str, etag: str, timeout_s: float, *, hidden: frozenset[str]) -> str | None:
-        """The value once it is another than the one with this tag, or as it is when the time is over."""
+        """Waits until the value differs from the one with this tag, at most `timeout_s`; returns the value."""
         deadline_s = asyncio.get_running_loop().time() + timeout_s
         while True:
             value = self.get(path, hidden=hidden)
@@ -66,7 +66,7 @@ _TOKEN = "instance/service-accounts/default/token"
 
 class MetadataServers:
     def __init__(self, host: str, new_token: Callable[[], tuple[str, float]]) -> None:
-        """`new_token` answers with an access token and how many seconds it is good for."""
+        """`new_token` returns an access token and its lifetime in seconds."""
         self.hidden_host = ""
         self._host = host
         self._new_token = new_token
@@ -85,7 +85,7 @@ class MetadataServers:
         await self._runner.cleanup()
 
     async def add(self, metadata: Metadata) -> str:
-        """The host and port at which this node's metadata is served."""
+        """Serves a node's metadata; returns host and port."""
         port = await self._listen()
         self._nodes[port] = metadata
         return f"{self._host}:{port}"
@@ -119,8 +119,8 @@ class MetadataServers:
             return web.Response(status=200 if is_root else 404, text="", headers={FLAVOR: GOOGLE})
         if path == _TOKEN:
             token, lifetime_s = self._new_token()
-            told = {"access_token": token, "expires_in": int(lifetime_s), "token_type": "Bearer"}
-            body = msgspec.json.encode(told)
+            reported = {"access_token": token, "expires_in": int(lifetime_s), "token_type": "Bearer"}
+            body = msgspec.json.encode(reported)
             return web.Response(body=body, content_type="application/json", headers={FLAVOR: GOOGLE})
         value = await self._value(request, metadata or self.hidden, path, hidden)
         if value is None:

@@ -6,12 +6,12 @@ from runtime import proc
 
 
 def a_name() -> str:
-    """The argument by which `escaped` finds it: seconds to sleep that nothing else asks for."""
+    """The argument by which `escaped` finds it: a unique number of seconds to sleep."""
     return f"600.{secrets.randbelow(10**9):09}"
 
 
 def escape_source(name: str, then: str = "") -> str:
-    """Python that starts such a process, waits until it is on its own, and goes on."""
+    """Python code that starts such a process, waits until it is independent, and continues with `then`."""
     return f"""
 import os, time
 here, there = os.pipe()  # closed in the child by its exec
@@ -29,5 +29,5 @@ os.close(here)
 
 
 def escaped(name: str) -> list[int]:
-    """Those that run."""
+    """Pids of the running escaped processes."""
     return [pid for pid in proc.pids() if proc.arguments(pid)[:2] == [b"sleep", name.encode()]]

@@ -1,5 +1,4 @@
-"""A torch that does nothing, for stories in which nothing is computed: hosts and stores are warm at once, and all else
-about them is real."""
+"""A torch that does nothing, for tests that compute nothing: hosts and stores are warm at once and otherwise real."""
 
 from pathlib import Path
 
@@ -20,7 +19,7 @@ class TCPStore:
         self.listener = socket.socket(fileno=master_listen_fd) if is_master else None
     def check(self, keys): return True
 """
-"""Where ranks that exist on the bus only are said to meet: it listens, and nobody comes."""
+"""A store for ranks that exist only on the bus: it listens, and no rank connects."""
 
 
 def light_torch(folder: Path) -> str:
@@ -38,7 +37,7 @@ CPU_BUILD = "cuda = hip = None"
 
 
 def torch_with_gpus(folder: Path, devices: int, use: str = "pass", build: str = CUDA_BUILD) -> str:
-    """A folder for PYTHONPATH, whose torch sees so many GPUs; `use` is executed when one of them is used."""
+    """A folder for PYTHONPATH whose torch sees `devices` GPUs; `use` is executed when one of them is used."""
     package = Path(light_torch(folder)) / "torch"
     (package / "version.py").write_text(build)
     (package / "cuda.py").write_text(f"""

@@ -1,39 +1,40 @@
-"""Which files begin: the longest, so that a run does not end with one process at work.
+"""The order of test files: the longest first, so that a run does not end with one busy process.
 
-Between those that wait stand some that compute, so that there is something to do for every core.
+Files that compute alternate with files that wait, so that every core has work. The trials of mutants come first: they
+are forks of the test process, which has no threads yet.
 """
 
 from pathlib import Path
 
 LONGEST_FIRST = (
+    "mutants/test_mutants",
     "e2e/test_demo_cloud",
+    "e2e/test_live",
     "simulation/test_simulation",
     "e2e/test_readme",
     "e2e/test_budget",
     "e2e/test_demo",
-    "allocator/test_planned_simulation",
-    "e2e/test_faults",
-    "e2e/test_hot",
-    "e2e/test_master_in_a_round",
-    "simulation/test_live",
-    "benchmarks/test_hot_commands",
-    "simulation/test_allocation",
     "sdk/test_faults",
-    "e2e/test_run",
+    "e2e/test_faults",
     "cluster/test_controller",
-    "examples/test_char_transformer",
+    "e2e/test_master_in_a_round",
+    "allocator/test_planned_simulation",
+    "e2e/test_reload",
     "sdk/test_run",
-    "e2e/test_mistakes",
-    "allocator/test_simulation",
-    "kubernetes/test_faults",
+    "e2e/test_run",
     "cli/test_reap",
+    "e2e/test_mistakes",
+    "examples/test_char_transformer",
+    "simulation/test_live",
+    "kubernetes/test_faults",
+    "allocator/test_simulation",
+    "capacity/test_crash",
     "kubernetes/test_region",
-    "budget/test_never_overspent",
+    "cli/test_client",
     "kubernetes/test_controller",
     "ledger/test_on_simulator",
-    "cli/test_client",
+    "budget/test_never_overspent",
     "clouds/test_contract",
-    "capacity/test_crash",
     "lease/test_keeper",
     "clouds/test_gke_faults",
     "host/test_endings",
@@ -43,5 +44,5 @@ _PLACES = {name: place for place, name in enumerate(LONGEST_FIRST)}
 
 
 def place_of(file: Path) -> int:
-    """All others come after, as they are."""
+    """The position of a file; unlisted files come last, in their own order."""
     return _PLACES.get(f"{file.parent.name}/{file.stem}", len(_PLACES))

@@ -1,4 +1,4 @@
-"""Hears a cluster-controller as a master does: the whole state after each of its reports."""
+"""Receives a cluster-controller's reports like a master: the whole state after each of them."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ async def hear_topologies(
     hear: Callable[[ClusterHeartbeat], None],
     is_lost: Callable[[ClusterHeartbeat], bool] = lambda report: False,
 ) -> None:
-    """`is_lost`: reports that do not arrive."""
+    """Builds the states; `is_lost` selects reports that do not arrive."""
     view = ClusterView(cluster)
 
     def on_report(_subject: str, received: Received) -> None:

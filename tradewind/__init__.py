@@ -1,6 +1,6 @@
-"""Tradewind: train one PyTorch model across regions on spot GPUs, and keep it training while machines come and go.
+"""Tradewind: train one PyTorch model across regions on spot GPUs, and continue when machines are lost or added.
 
-What a training script uses is exported here. It is light: neither torch nor the command is imported before it is used.
+This module exports the API for training scripts. It imports torch and the command only when they are used.
 """
 
 from importlib import import_module
@@ -38,7 +38,7 @@ _LAZY: Final = {
     "StateDoesNotFit": "tradewind.sdk.errors",
     "Stateful": "tradewind.sdk.training_state.training_state",
 }
-"""The modules of what is imported when it is first used."""
+"""The modules of names that are imported on first use."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,4 @@
-"""Where the command begins: before anything else is loaded, Ctrl-C ends it without a word.
-
-Loading takes a moment, in which there is nothing to clean up; the commands' own handling takes over when they run.
-"""
+"""The entry point of the command. While modules load, ctrl-C ends it without output: there is nothing to clean up."""
 
 import os
 import signal

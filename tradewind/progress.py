@@ -1,11 +1,11 @@
-"""What a training script may tell Tradewind, and ask of it.
+"""Functions for training scripts without the SDK: reports to Tradewind, and the job's hyperparameters.
 
     import tradewind
     for step, batch in enumerate(batches):
         tradewind.report(step, loss=train(batch), samples=len(batch))
 
-Under plain python or torchrun `report` does nothing, so a script that uses it still runs everywhere. In a trainer it
-writes one line to a pipe that the host made; it never blocks and never raises: telling must not disturb training.
+Under plain python or torchrun, `report` does nothing, so a script that uses it runs everywhere. In a trainer, it writes
+one line to a pipe of the host. It never blocks and never raises, so that reports do not disturb training.
 """
 
 import atexit
@@ -27,16 +27,16 @@ _LARGEST: Final = 2**63
 
 
 def report(step: int, loss: float | None = None, samples: int | None = None) -> None:
-    """Tell that this rank has completed `step`, with its loss and the number of samples it took.
+    """Report that this rank has completed `step`, with its loss and its number of samples.
 
-    A loss that is not finite is shown as `nan`. While the pipe is full the newest reports are held, up to a bound.
+    A loss that is not finite is shown as `nan`. While the pipe is full, the newest reports wait, up to a limit.
     """
     if _channel is not None:
         _channel.tell(step, loss, samples)
 
 
 def checkpointed() -> None:
-    """Tell that a checkpoint is complete: now is a good moment to start again with more workers.
+    """Report that a checkpoint is complete: now is a good moment to restart with more workers.
 
     Call it after each checkpoint, on the rank that wrote it. For scripts that do not use `tradewind.Run`.
     """
@@ -45,14 +45,14 @@ def checkpointed() -> None:
 
 
 def is_checkpoint(line: object) -> bool:
-    """For the host: whether what came over the pipe tells of a checkpoint, not of a step."""
+    """True if a line from the pipe reports a checkpoint, not a step. The host calls it."""
     return isinstance(line, dict) and _CHECKPOINT in line
 
 
 def hyperparameters() -> dict[str, Any]:
-    """What the master sent along with this rank: learning rate, batch shares, and whatever the job gave.
+    """Return the hyperparameters that the master sent for this rank: learning rate, batch shares, and the job's own.
 
-    Empty where nothing was sent, as under plain python or torchrun.
+    Empty under plain python or torchrun.
     """
     text = os.environ.get(HYPERPARAMETERS, "{}")
     try:
@@ -65,7 +65,7 @@ def hyperparameters() -> dict[str, Any]:
 
 
 class _Channel:
-    """The trainer's end of the pipe. Processes that a trainer forks (data workers) stay silent."""
+    """The trainer's end of the pipe. Processes that a trainer forks (data workers) do not report."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
@@ -85,7 +85,7 @@ class _Channel:
             self.flush()
 
     def finish(self) -> None:
-        """At exit: the last step is worth a short wait for the host to make room."""
+        """Writes the last reports at exit; waits at most _LAST_WAIT_S for the host to read."""
         deadline = time.monotonic() + _LAST_WAIT_S
         self.flush()
         while self._held and os.getpid() == self._pid and (left_s := deadline - time.monotonic()) > 0:
@@ -93,7 +93,7 @@ class _Channel:
             self.flush()
 
     def flush(self) -> None:
-        # Never waits: a signal handler that reports while its own thread writes would wait for ever.
+        # Never waits: a signal handler that reports while its own thread writes would wait forever.
         if os.getpid() != self._pid or not self._writing.acquire(blocking=False):
             return
         try:
@@ -109,18 +109,18 @@ class _Channel:
 
 
 def _line(step: int, loss: float | None, samples: int | None) -> bytes | None:
-    """None if the step is no number: there is nothing to tell then."""
-    told_step = _whole(step)
-    if told_step is None:
+    """Encodes a report; None if the step is not a number."""
+    reported_step = _whole(step)
+    if reported_step is None:
         return None
-    told = {"step": told_step, "loss": _number(loss), "samples": _whole(samples), "at": time.time()}
-    if told["loss"] is not None and not math.isfinite(told["loss"]):
-        told = {**told, "loss": None, "nonfinite": True}  # which JSON has no numbers for
-    return _encoded(told)
+    reported = {"step": reported_step, "loss": _number(loss), "samples": _whole(samples), "at": time.time()}
+    if reported["loss"] is not None and not math.isfinite(reported["loss"]):
+        reported = {**reported, "loss": None, "nonfinite": True}  # JSON has no such numbers
+    return _encoded(reported)
 
 
-def _encoded(told: dict[str, Any]) -> bytes:
-    return json.dumps(told).encode() + b"\n"
+def _encoded(reported: dict[str, Any]) -> bytes:
+    return json.dumps(reported).encode() + b"\n"
 
 
 def _whole(value: int | None) -> int | None:
@@ -142,7 +142,7 @@ _channel: _Channel | None = None
 
 
 def connect(fd: int) -> None:
-    """For the host, after a fork: this process is a trainer and `fd` is its pipe."""
+    """Makes this process report to the pipe `fd`. The host calls it after a fork."""
     global _channel
     _channel = _Channel(fd)
     atexit.register(_channel.finish)

@@ -1,1 +1,1 @@
-"""Clouds as the agents on their nodes know them; the control plane knows them in `controlplane/clouds`."""
+"""What agents know about the clouds of their nodes. `controlplane/clouds` is what the control plane knows."""

@@ -1,6 +1,6 @@
-"""Clouds by their kind, which is that of the fleet file.
+"""Clouds by the kinds that the fleet file uses.
 
-A cloud is a folder `agents/clouds/<kind>` whose module `cloud` has a `CLOUD`. No other module of the agents names it.
+A cloud is a folder `agents/clouds/<kind>` whose module `cloud` has a `CLOUD`. No other module names a cloud.
 """
 
 import importlib
@@ -11,7 +11,7 @@ from agents.clouds.interface import Cloud
 from runtime.errors import UserError
 
 DEFAULT = "gke"
-"""The cloud of agents whose manifests name none: those that earlier versions installed."""
+"""The cloud of agents whose manifests name none. Earlier versions installed such manifests."""
 
 _registered: dict[str, Cloud] = {}
 
@@ -31,9 +31,9 @@ def kinds() -> list[str]:
 
 
 def cloud_of(kind: str) -> Cloud:
-    """Raises `UserError` if no cloud has that name."""
+    """Returns the cloud of this kind, or raises `UserError`."""
     if kind not in kinds():
-        raise UserError(f"TRADEWIND_CLOUD: the agents know no cloud {kind!r}", f"use one of: {', '.join(kinds())}")
+        raise UserError(f"TRADEWIND_CLOUD: there is no cloud {kind!r}", f"use one of: {', '.join(kinds())}")
     if kind not in _registered:
         found: Cloud = importlib.import_module(f"{clouds.__name__}.{kind}.cloud").CLOUD
         _registered[kind] = found

@@ -1,4 +1,4 @@
-"""What every cluster-controller does, whatever its places are made of: it connects, reads its record, runs the core."""
+"""The part that all cluster-controllers share: connect, read the record, run the core."""
 
 import asyncio
 import contextlib
@@ -30,14 +30,14 @@ TRY_AGAIN_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A connected controller before it has places."""
+    """A connected controller that has no places yet."""
 
     cluster: ClusterName
     incarnation: str
     bus: Bus
     record: KnownRecord
     known: Known | None
-    """What an earlier controller recorded."""
+    """The record of an earlier controller."""
     inbox: Inbox[ClusterEvent]
     clock: Clock
 
@@ -55,9 +55,9 @@ class Core:
 async def opened(
     cluster: ClusterName, settings: BusSettings, stop: Stop, takeover_s: float = 0.0
 ) -> AsyncIterator[Opening | None]:
-    """Yields None if the process is stopped before the bus is up. Refuses to run beside another controller.
+    """Connects a controller. Yields None if the process is stopped before the bus is up.
 
-    `takeover_s` is how long to wait for one that is being replaced.
+    Raises `UserError` if another controller still runs after `takeover_s`.
     """
     clock, inbox = SystemClock(), Inbox[ClusterEvent]()
     bus = await connect_when_up(settings, stop.asked, posting_bus_changes(inbox, clock, BusBack, BusLost))
@@ -76,7 +76,7 @@ async def opened(
 async def start_core(
     opening: Opening, region: str, rules: Rules, places: Places, tasks: asyncio.TaskGroup, *, synced: bool
 ) -> Core:
-    """`synced`: all places that exist are known already."""
+    """Starts core and shell. `synced`: all existing places are already known."""
     cluster, clock, bus = opening.cluster, opening.clock, opening.bus
     now_s = clock.monotonic_s()
     state = new_cluster(cluster, opening.incarnation, region, now_s, opening.known, rules, synced=synced)
@@ -90,12 +90,13 @@ async def start_core(
         tasks.create_task(loop.run(), name="cluster/loop"),
         tasks.create_task(bus.run(), name="cluster/bus"),
         tasks.create_task(shell.guard_record(), name="cluster/record"),
+        tasks.create_task(shell.report_progress(), name="cluster/progress"),
     )
     return Core(loop, shell, running)
 
 
 async def _outwait_another(bus: Bus, cluster: ClusterName, within_s: float) -> None:
-    """Waits for a controller that is being replaced."""
+    """Waits until no other controller runs."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + within_s
     while True:

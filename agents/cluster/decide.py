@@ -1,4 +1,4 @@
-"""Learn from the events, then reconcile what is known with what is wanted: no fact is acted on only once."""
+"""Entry of the core: learns from all waiting events, then reconciles once."""
 
 from msgspec.structs import replace
 
@@ -11,13 +11,12 @@ from runtime.decision import Decision
 
 
 def decide(state: ClusterState, *events: ClusterEvent) -> Decision[ClusterState, ClusterEffect]:
-    """All that waits is learned before anything is decided."""
     state = replace(state, answers={}, owned=()) if state.answers or state.owned else state
     for event in events:
         state = learn(state, event)
     now_s = events[-1].at_s
     if not state.stirred and now_s < state.due_at_s:
-        # Most events are words of workers that call for a report at most: with ten thousand workers they must cost
-        # next to nothing.
+        # Most events are heartbeats that need at most a report. With ten thousand workers they must cost almost
+        # nothing.
         return only_report(state, now_s)
     return reconcile(state, now_s)

@@ -1,4 +1,4 @@
-"""Everything a cluster-controller may ask its shell for."""
+"""Everything that the cluster-controller's core may request from its shell."""
 
 from dataclasses import dataclass
 
@@ -9,29 +9,29 @@ from messages.ids import JobName, WorkerId
 
 @dataclass(frozen=True, slots=True)
 class StartPlace:
-    """Answered by PlaceStarted or PlaceFailed. Asked once for a uid, after the uid was saved."""
+    """Starts a place; PlaceStarted or PlaceFailed answers. Requested once for each uid, after the uid is saved."""
 
     uid: str
     job: JobName
     template: WorkerTemplate
     departing: frozenset[str] = frozenset()
-    """Places that are about to end: what they use of the machine becomes free."""
+    """Uids of places that are about to end and will free their part of the machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndPlace:
-    """Answered by PlaceEnded, also if there is nothing to end. May be asked again."""
+    """Ends a place; PlaceEnded answers, even if there is nothing to end. May be repeated."""
 
     uid: str
     grace_s: float
     why: str
     worker: WorkerId | None = None
-    """Of a place that was started by hand: only the worker itself can end it, and nobody proves that it did."""
+    """The worker of a place that was started by hand. Only the worker can end it, and nothing proves that it did."""
 
 
 @dataclass(frozen=True, slots=True)
 class TellNotice:
-    """To the master, for a worker that may not know of it yet."""
+    """Sends a notice to the master for a worker that may not know it yet."""
 
     worker: WorkerId
     job: JobName
@@ -46,7 +46,7 @@ class SendTopology:
 
 @dataclass(frozen=True, slots=True)
 class SaveKnown:
-    """Answered by KnownSaved or SaveFailed; one at a time."""
+    """Saves the record; KnownSaved or SaveFailed answers. One at a time."""
 
     known: Known
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from messages.clusters import KeepWorkers, NodeSight, RemoveWorkers, StartFailure
+from messages.clusters import KeepWorkers, NodeObservation, RemoveWorkers, StartFailure
 from messages.ids import Epoch, JobName, WorkerId
 from messages.workers import WorkerStatus
 
@@ -31,7 +31,7 @@ class KeepAsked:
     keep: KeepWorkers
     epoch: Epoch | None
     ask: int = 0
-    """By which the shell finds who waits for the answer."""
+    """The number by which the shell finds the request to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class RemoveAsked:
 
 @dataclass(frozen=True, slots=True)
 class WholeAsked:
-    """A master misses a report, or is new."""
+    """A master requests the whole state, because it is new or missed a report."""
 
     at_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderSeen:
-    """The key that says who leads, at this revision: no master has a higher epoch."""
+    """The lease key has this revision. No master has a higher epoch."""
 
     at_s: float
     claim: Epoch
@@ -59,35 +59,35 @@ class LeaderSeen:
 
 @dataclass(frozen=True, slots=True)
 class PlaceStarted:
-    """It was started, or found alive after a restart of the controller."""
+    """A place was started, or found alive after a restart of the controller."""
 
     at_s: float
     uid: str
     pid: int
     birth: str = ""
     job: JobName | None = None
-    """Where the place itself tells whose it is: then also one that nobody remembers is taken over."""
+    """The job, if the place itself names it. The controller then takes over even a place that it does not remember."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceSeen:
-    """How a place is doing that others than we keep alive."""
+    """The state of a place that Kubernetes manages."""
 
     at_s: float
     uid: str
     node: str
     mute: bool = False
-    """Its worker cannot speak yet: there is no machine for it, or no image."""
+    """The worker cannot send anything yet, for example because it has no machine or no image."""
     waits_for: str = ""
     notice_s: float | None = None
-    """Somebody else ends it, in so many seconds."""
+    """Seconds until somebody else ends the place."""
     failure: StartFailure | None = None
-    """Why it cannot start, if that is known; its age is counted by the core."""
+    """Why the place cannot start, if known. The core counts the failure's age."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceFailed:
-    """Nothing was started."""
+    """A place could not be started; nothing of it runs."""
 
     at_s: float
     uid: str
@@ -96,7 +96,7 @@ class PlaceFailed:
 
 @dataclass(frozen=True, slots=True)
 class AgentEnded:
-    """Proof that its worker is gone; what the agent had started may still be on its way out."""
+    """Proof that the worker is gone. Processes that its agent started may still be ending."""
 
     at_s: float
     uid: str
@@ -105,18 +105,17 @@ class AgentEnded:
 
 @dataclass(frozen=True, slots=True)
 class PlaceEnded:
-    """Proof: nothing of it is left."""
+    """Proof that nothing of the place is left."""
 
     at_s: float
     uid: str
     why: str
-    code: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSeen:
     at_s: float
-    sight: NodeSight
+    observation: NodeObservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,21 +126,21 @@ class NodeGone:
 
 @dataclass(frozen=True, slots=True)
 class ViewSynced:
-    """All nodes and all places that exist were seen."""
+    """All existing nodes and places were observed."""
 
     at_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class KnownSaved:
-    """Each SaveKnown is answered once, by this or by SaveFailed."""
+    """The record was saved. Each SaveKnown gets one answer: this event or SaveFailed."""
 
     at_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class KnownLost:
-    """What was saved is no longer there: somebody deleted or purged it."""
+    """Somebody deleted or purged the saved record."""
 
     at_s: float
 

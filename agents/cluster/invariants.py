@@ -4,15 +4,15 @@ from agents.cluster.state import ClusterState, Place, Stage
 
 
 def check(before: ClusterState, after: ClusterState) -> list[str]:
-    """Sentences about what is broken; none if all is well."""
+    """Returns a message for each broken invariant."""
     return [
         *_only_forward(before, after),
         *_no_more_than_asked(before, after),
         *_uids_are_new(before, after),
-        *_the_dead_stay_dead(before, after),
+        *_no_revival(before, after),
         *_saved_before_started(before, after),
-        *_nothing_is_done_blindly(before, after),
-        *_silence_is_heard_only_while_listening(before, after),
+        *_no_starts_before_sync(before, after),
+        *_silence_needs_bus(before, after),
         *_bounded(after),
     ]
 
@@ -39,7 +39,7 @@ def _only_forward(before: ClusterState, after: ClusterState) -> list[str]:
 
 
 def _no_more_than_asked(before: ClusterState, after: ClusterState) -> list[str]:
-    """Lowering a count ends nothing, so only a place that is new can be one too many."""
+    """Checks new places only: a lower count ends no place."""
     found = []
     for job in sorted({place.job for place in _new_of_ours(before, after)}):
         wanted = after.wanted.get(job)
@@ -59,17 +59,17 @@ def _uids_are_new(before: ClusterState, after: ClusterState) -> list[str]:
     return found
 
 
-def _the_dead_stay_dead(before: ClusterState, after: ClusterState) -> list[str]:
-    buried = after.gone
+def _no_revival(before: ClusterState, after: ClusterState) -> list[str]:
+    tombstoned = after.gone
     return [
         f"worker {place.id} is gone and listed as alive"
         for place in after.places.values()
-        if place.left_at_s is None and (place.id in after.tombstones or place.id in buried)
+        if place.left_at_s is None and (place.id in after.tombstones or place.id in tombstoned)
     ] + [f"place {uid} has ended and is back" for uid in after.places if uid in before.tombstones]
 
 
 def _saved_before_started(before: ClusterState, after: ClusterState) -> list[str]:
-    """What was saved may be deleted later, by somebody else, while a start is under way."""
+    """Checks only new starts: somebody may delete the record while a start is under way."""
     saved = {place.uid for place in after.saving.saved.places} if after.saving.saved is not None else set()
     asked = {uid for uid, place in before.places.items() if place.stage is Stage.ASKED}
     return [
@@ -79,7 +79,7 @@ def _saved_before_started(before: ClusterState, after: ClusterState) -> list[str
     ]
 
 
-def _nothing_is_done_blindly(before: ClusterState, after: ClusterState) -> list[str]:
+def _no_starts_before_sync(before: ClusterState, after: ClusterState) -> list[str]:
     if after.synced:
         return []
     asked = [place.uid for place in after.places.values() if place.stage is Stage.ASKED]
@@ -87,14 +87,14 @@ def _nothing_is_done_blindly(before: ClusterState, after: ClusterState) -> list[
     return [f"place {uid} was planned or started before all that exists was seen" for uid in (*asked, *planned)]
 
 
-def _silence_is_heard_only_while_listening(before: ClusterState, after: ClusterState) -> list[str]:
+def _silence_needs_bus(before: ClusterState, after: ClusterState) -> list[str]:
     fell_silent = [
         place.id
         for uid, place in after.places.items()
         if place.silent and (was := before.places.get(uid)) is not None and not was.silent
     ]
     if fell_silent and not after.link.connected:
-        return [f"{worker} was called silent while nothing could be heard" for worker in fell_silent]
+        return [f"{worker} was marked as silent while the bus was away" for worker in fell_silent]
     return []
 
 
@@ -109,6 +109,6 @@ def _bounded(after: ClusterState) -> list[str]:
 
 
 def _new_of_ours(before: ClusterState, after: ClusterState) -> list[Place]:
-    """Planned here; what was found alive is there whether it is wanted or not."""
+    """Returns the places that this decision added, without those that were found alive."""
     fresh = (Stage.PLANNED, Stage.ASKED)
     return [place for uid, place in after.places.items() if place.stage in fresh and uid not in before.places]

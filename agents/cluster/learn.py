@@ -1,4 +1,4 @@
-"""What each event teaches. Nothing is decided here."""
+"""Learning: each event updates the state, without decisions."""
 
 from typing import assert_never
 
@@ -31,6 +31,7 @@ from agents.cluster.events import (
 )
 from agents.cluster.state import (
     UNHEARD,
+    WHY_AT_MOST,
     Backoff,
     BusLink,
     ClusterState,
@@ -50,14 +51,12 @@ from messages.bounds import doubt
 from messages.clusters import KeepWorkers, RemoveWorkers, WorkerTemplate
 from messages.ids import NO_EPOCH, NO_GENERATION, Epoch, JobName, WorkerId
 from messages.workers import WorkerPhase, WorkerStatus
-
-WHY_AT_MOST = 300
-"""Characters: reasons are saved and repeated."""
+from runtime.backoff import pause_after
 
 
 def learn(state: ClusterState, event: ClusterEvent) -> ClusterState:
     if event.at_s > state.due_at_s + state.rules.paused_after_s:
-        # What workers said meanwhile is still unread: the absence was ours, as with a lost bus.
+        # The controller itself was paused and has yet to read its workers' heartbeats, as after a lost bus.
         state = replace(state, link=replace(state.link, since_s=max(state.link.since_s, event.at_s)))
     if not isinstance(event, WorkerHeard | WholeAsked | Ticked) and not state.stirred:
         state = replace(state, stirred=True)
@@ -79,10 +78,10 @@ def learn(state: ClusterState, event: ClusterEvent) -> ClusterState:
         case PlaceSeen():
             return _see_place(state, event)
         case PlaceFailed(at_s, uid, why):
-            return _end(state, uid, f"could not be started: {why}", at_s)
+            return _end(state, uid, not_started(why), at_s)
         case AgentEnded(at_s, uid, why):
             return _lose_agent(state, uid, why, at_s)
-        case PlaceEnded(at_s, uid, why, _):
+        case PlaceEnded(at_s, uid, why):
             return _end(state, uid, why, at_s)
         case NodeSeen():
             return _see_node(state, event)
@@ -92,7 +91,7 @@ def learn(state: ClusterState, event: ClusterEvent) -> ClusterState:
             return replace(state, synced=True)
         case KnownSaved():
             saved = state.saving.under_way or state.saving.saved
-            return replace(state, saving=replace(state.saving, saved=saved, under_way=None, delay_s=0.0))
+            return replace(state, saving=replace(state.saving, saved=saved, under_way=None, failures=0))
         case KnownLost():
             return replace(state, saving=replace(state.saving, saved=None))
         case SaveFailed(at_s, _):
@@ -100,7 +99,7 @@ def learn(state: ClusterState, event: ClusterEvent) -> ClusterState:
         case BusLost():
             return replace(state, link=replace(state.link, connected=False))
         case BusBack(at_s):
-            # What was sent shortly before the connection broke may be lost.
+            # Messages that were sent shortly before the connection broke may be lost.
             return _to_send_whole(replace(state, link=BusLink(at_s)))
         case StopAsked(_, why):
             return _stop(state, why)
@@ -108,12 +107,16 @@ def learn(state: ClusterState, event: ClusterEvent) -> ClusterState:
             assert_never(event)
 
 
+def not_started(why: str) -> str:
+    return f"could not be started: {why}"
+
+
 def _to_send_whole(state: ClusterState) -> ClusterState:
     return replace(state, sending=replace(state.sending, whole=True, unsent=True))
 
 
 def _obey(state: ClusterState, command: KeepWorkers | RemoveWorkers, epoch: Epoch | None, ask: int) -> ClusterState:
-    """Or refuse, and say why."""
+    """Carries out a command, or answers why it is refused."""
     answer = answer_to(state, command, epoch)
     state = replace(state, answers={**state.answers, ask: answer})
     if not answer.ok:
@@ -133,7 +136,7 @@ def _hear(state: ClusterState, status: WorkerStatus, at_s: float) -> ClusterStat
     if place.job != status.job or place.left_at_s is not None:
         return state
     if place.worker not in (None, status.worker):
-        state = _bury(state, place, "its agent started anew", at_s)
+        state = _tombstone(state, place, "its agent was restarted", at_s)
         place = replace(place, worker=None, status=None)
     newest = place.status.seq if place.status is not None else -1
     if status.seq <= newest:
@@ -157,10 +160,10 @@ def _hear(state: ClusterState, status: WorkerStatus, at_s: float) -> ClusterStat
 
 
 def _see_leader(state: ClusterState, claim: Epoch) -> ClusterState:
-    """Claims count up. One below what was seen or obeyed is of a bus that has lost its data: there it begins anew."""
+    """Learns the newest claim. Claims only increase: after a lower claim, the bus lost its data and epochs restart."""
     epoch = state.leadership.epoch
-    begins_anew = claim < max(epoch, state.leadership.claim or NO_EPOCH)
-    return replace(state, leadership=Leadership(NO_EPOCH if begins_anew else epoch, claim))
+    starts_again = claim < max(epoch, state.leadership.claim or NO_EPOCH)
+    return replace(state, leadership=Leadership(NO_EPOCH if starts_again else epoch, claim))
 
 
 def _started(state: ClusterState, event: PlaceStarted) -> ClusterState:
@@ -176,7 +179,7 @@ def _started(state: ClusterState, event: PlaceStarted) -> ClusterState:
 
 
 def _see_place(state: ClusterState, event: PlaceSeen) -> ClusterState:
-    """A place lives from the moment at which its worker can speak."""
+    """Learns the state of a pod. Its life starts when its worker can send heartbeats."""
     place = state.places.get(event.uid)
     if place is None:
         return state
@@ -188,7 +191,7 @@ def _see_place(state: ClusterState, event: PlaceSeen) -> ClusterState:
 
 
 def _observe(place: Place, event: PlaceSeen) -> Observed:
-    """While the same image fails on the same node, the age continues, and a backoff without a detail keeps the last."""
+    """Returns what is observed. While one image fails on one node, the age continues and the last detail remains."""
     observed = Observed(event.node, event.mute, event.waits_for[:WHY_AT_MOST])
     known, failure = place.observed.failure, event.failure
     if failure is None:
@@ -201,29 +204,29 @@ def _observe(place: Place, event: PlaceSeen) -> Observed:
 
 
 def _see_node(state: ClusterState, event: NodeSeen) -> ClusterState:
-    sight, known = event.sight, state.nodes.get(event.sight.node)
-    if known is not None and known.sight.uid != sight.uid:
+    observation, known = event.observation, state.nodes.get(event.observation.node)
+    if known is not None and known.observation.uid != observation.uid:
         known = None
-    if known is not None and not sight.ready and (known.sight.ready or known.sight.was_ready):
-        sight = replace(sight, was_ready=True)
+    if known is not None and not observation.ready and (known.observation.ready or known.observation.was_ready):
+        observation = replace(observation, was_ready=True)
     node = Node(
-        sight,
-        notice_at_s=None if sight.notice_s is None else event.at_s + max(0.0, sight.notice_s),
-        unready_since_s=None if sight.ready else event.at_s,
+        observation,
+        notice_at_s=None if observation.notice_s is None else event.at_s + max(0.0, observation.notice_s),
+        unready_since_s=None if observation.ready else event.at_s,
     )
     if known is not None:
         node = replace(
             node,
             notice_at_s=_earliest(known.notice_at_s, node.notice_at_s) if node.notice_at_s is not None else None,
-            unready_since_s=_earliest(known.unready_since_s, node.unready_since_s) if not sight.ready else None,
+            unready_since_s=_earliest(known.unready_since_s, node.unready_since_s) if not observation.ready else None,
         )
     if node == known:
         return state
-    before = state.nodes.get(sight.node)
+    before = state.nodes.get(observation.node)
     state = state.own("nodes")
-    state.nodes[sight.node] = node
-    is_moved = before is None or before.sight.zone != sight.zone
-    return state.to_send(*(_places_on(state, sight.node) if is_moved else ()), nodes=(sight.node,))
+    state.nodes[observation.node] = node
+    is_moved = before is None or before.observation.zone != observation.zone
+    return state.to_send(*(_places_on(state, observation.node) if is_moved else ()), nodes=(observation.node,))
 
 
 def _lose_node(state: ClusterState, name: str) -> ClusterState:
@@ -235,7 +238,7 @@ def _lose_node(state: ClusterState, name: str) -> ClusterState:
 
 
 def _places_on(state: ClusterState, node: str) -> list[str]:
-    """Sights of workers have the zone of their node."""
+    """Returns the places on a node. Their observations include the node's zone."""
     return [uid for uid, place in state.places.items() if place.observed.node == node]
 
 
@@ -250,7 +253,7 @@ def _leave(state: ClusterState, worker: WorkerId, why: str, at_s: float) -> Clus
     if place is None or place.worker not in (None, worker):
         return _with_tombstone(state, worker)
     place = replace(place, worker=worker)
-    state = _back_off(_bury(state, place, why, at_s), place, at_s)
+    state = _back_off(_tombstone(state, place, why, at_s), place, at_s)
     return state.put(replace(place, left_at_s=at_s)) if place.ours else state.drop(place.uid)
 
 
@@ -266,11 +269,11 @@ def _end(state: ClusterState, uid: str, why: str, at_s: float) -> ClusterState:
     state = _with_tombstone(state.drop(uid), uid)
     if place.left_at_s is not None:
         return state
-    return _back_off(_bury(state, place, why, at_s), place, at_s)
+    return _back_off(_tombstone(state, place, why, at_s), place, at_s)
 
 
 def _keep(state: ClusterState, keep: KeepWorkers) -> ClusterState:
-    """The newest is last, so that the oldest of the ended jobs is the first to be forgotten."""
+    """Stores the wanted count of a job. The newest job is last, so that the oldest ended jobs are forgotten first."""
     wanted = {job: value for job, value in state.wanted.items() if job != keep.job}
     wanted[keep.job] = Wanted(keep.count, keep.template if keep.count else WorkerTemplate())
     ended = [job for job, value in wanted.items() if value.count == 0 and not _has_places(state, job)]
@@ -284,7 +287,7 @@ def _keep(state: ClusterState, keep: KeepWorkers) -> ClusterState:
 
 
 def _remove(state: ClusterState, remove: RemoveWorkers) -> ClusterState:
-    """Not replaced: what is kept shrinks with what is removed, but never below what stays and what is still to come."""
+    """Ends workers without replacement. The wanted count decreases by their number, except for surplus places."""
     job = remove.job
     live_before = len(state.live(job))
     for worker in remove.workers:
@@ -308,9 +311,9 @@ def _stop(state: ClusterState, why: str) -> ClusterState:
 
 
 def _save_later(state: ClusterState, at_s: float) -> ClusterState:
-    rules = state.rules
-    delay_s = min(max(rules.save_retry_s, state.saving.delay_s * 2), rules.save_retry_max_s)
-    return replace(state, saving=Saving(state.saving.saved, delay_s=delay_s, not_before_s=at_s + delay_s))
+    rules, failures = state.rules, state.saving.failures + 1
+    not_before_s = at_s + pause_after(failures, rules.save_retry_s, rules.save_retry_max_s)
+    return replace(state, saving=Saving(state.saving.saved, failures=failures, not_before_s=not_before_s))
 
 
 def _to_be_ended(state: ClusterState, place: Place, why: str) -> ClusterState:
@@ -318,7 +321,7 @@ def _to_be_ended(state: ClusterState, place: Place, why: str) -> ClusterState:
 
 
 def _back_off(state: ClusterState, place: Place, at_s: float) -> ClusterState:
-    """A place that was of use is replaced at once; one that died young is waited for, longer each time."""
+    """Replaces a place that was of use at once. After each early end, the pause before the next start grows."""
     rules, backoff = state.rules, state.backoffs.get(place.job, Backoff())
     if place.ending is not None or place.notice is not None or not place.ours:
         return state
@@ -327,19 +330,19 @@ def _back_off(state: ClusterState, place: Place, at_s: float) -> ClusterState:
     elif place.joined:
         backoff = replace(backoff, next_at_s=at_s)
     elif at_s >= backoff.next_at_s:
-        delay_s = min(max(rules.backoff_s, backoff.delay_s * 2), rules.backoff_max_s)
-        backoff = Backoff(delay_s, at_s + delay_s)
+        failures = backoff.failures + 1
+        backoff = Backoff(failures, at_s + pause_after(failures, rules.backoff_s, rules.backoff_max_s))
     return replace(state, backoffs={**state.backoffs, place.job: backoff})
 
 
-def _bury(state: ClusterState, place: Place, why: str, at_s: float) -> ClusterState:
+def _tombstone(state: ClusterState, place: Place, why: str, at_s: float) -> ClusterState:
     state = _with_tombstone(state, place.id).own("gone").to_send()
     state.gone[place.id] = Gone(place.id, place.job, why[:WHY_AT_MOST], at_s, place.status)
-    buried = [place.id]
+    tombstoned = [place.id]
     while len(state.gone) > state.rules.gone_at_most:
-        buried.append(oldest := next(iter(state.gone)))
+        tombstoned.append(oldest := next(iter(state.gone)))
         del state.gone[oldest]
-    state.sending.buried.update(dict.fromkeys(buried))
+    state.sending.tombstoned.update(dict.fromkeys(tombstoned))
     return state
 
 

@@ -1,10 +1,10 @@
-"""This machine: the processes of a place, and the GPUs that workers share.
+"""The local machine: the processes of a place, and the GPUs that workers share.
 
-Processes are found again by what they carry, never by a number alone, for numbers are used again. What a dead agent
-leaves and carries nothing is in its cgroup, or becomes a child of this process, its subreaper.
+Processes are found by a mark in their environment, never by the pid alone, because the system reuses pids. Processes
+without a mark that a dead agent leaves are in its cgroup, or become children of this process, which is a subreaper.
 
-A worker sees as many GPUs as it has ranks, by CUDA_VISIBLE_DEVICES, so that `cuda:LOCAL_RANK` is another GPU in each
-worker. A restarted controller reads from the environment of a worker's process which it has.
+CUDA_VISIBLE_DEVICES shows a worker as many GPUs as it has ranks, so that `cuda:LOCAL_RANK` is a different GPU in each
+worker. A restarted controller reads a worker's GPUs from the environment of its process.
 """
 
 import contextlib
@@ -18,21 +18,21 @@ from pathlib import Path
 from runtime import cgroups, proc
 
 MARK = "TRADEWIND_PLACE"
-"""In the environment of everything that runs in a place, with its uid."""
+"""Environment variable of all processes of a place; its value is the uid."""
 GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 Gpus = tuple[str, ...]
 
 
 def birth_of(pid: int) -> str | None:
-    """Tells this process from a later one with its number; None if there is no such process, or only its remains."""
+    """Returns what distinguishes this process from a later one with its pid; None if it is gone or dead."""
     stat = proc.stat(pid)
     return None if stat is None or stat.is_dead else f"{proc.boot_id()}/{stat.start_ticks}"
 
 
 def carries(pid: int, uid: str) -> bool:
-    """Whether it is the worker-agent of this place, not something that the agent started."""
-    return _mark(uid) in proc.environ(pid) and _is_told(pid, uid)
+    """True if this process is the worker-agent of the place, not one that the agent started."""
+    return _mark(uid) in proc.environ(pid) and _is_reported(pid, uid)
 
 
 def find_agent(uid: str) -> int | None:
@@ -40,19 +40,19 @@ def find_agent(uid: str) -> int | None:
 
 
 def of_place(uid: str, leader: int | None) -> list[int]:
-    """All that still runs there, whatever sessions it made for itself; and its agent's session, if that is known."""
+    """Returns all processes of a place, in any session, and those of its agent's session if that is known."""
     in_session = set() if leader is None else {pid for pid in proc.pids() if _is_in_session(pid, leader)}
     return sorted(in_session.union(proc.carrying(_mark(uid))))
 
 
 def end_cgroups(uid: str) -> None:
-    """Ends what an agent of this place put into a cgroup of its own."""
+    """Ends the processes in the cgroups of this place's agents."""
     for cgroup in cgroups.find_of_workers(uid):
         cgroup.end()
 
 
 def send(pid: int, birth: str, number: signal.Signals) -> bool:
-    """Only to that very process; False if it is not there any more."""
+    """Sends a signal to exactly this process. Returns False if it is gone."""
     if birth_of(pid) != birth:
         return False
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -70,12 +70,12 @@ def _mark(uid: str) -> bytes:
     return f"{MARK}={uid}".encode()
 
 
-def _is_told(pid: int, uid: str) -> bool:
+def _is_reported(pid: int, uid: str) -> bool:
     return (b"--uid", uid.encode()) in itertools.pairwise(proc.arguments(pid))
 
 
 def machine_gpus(count: int | None, environ: Mapping[str, str], devices: Path = Path("/dev")) -> Gpus:
-    """The machine's GPUs: as many as the settings say, or those that this process may see, or all."""
+    """Returns the machine's GPUs: as many as the settings give, else those that this process may see, else all."""
     given = environ.get(GPU_VARIABLE)
     if count is None and given is not None:
         names = [name.strip() for name in given.split(",")]
@@ -84,14 +84,14 @@ def machine_gpus(count: int | None, environ: Mapping[str, str], devices: Path = 
 
 
 def process_gpus(pid: int) -> Gpus:
-    """The GPUs in the environment of a worker."""
+    """Returns the GPUs in the environment of a worker."""
     prefix = f"{GPU_VARIABLE}=".encode()
     found = next((part for part in proc.environ(pid) if part.startswith(prefix)), prefix)
     return tuple(filter(None, found.removeprefix(prefix).decode(errors="replace").split(",")))
 
 
 def share_gpus(gpus: Gpus, held: Iterable[Gpus], ranks: int) -> Gpus:
-    """Chooses the GPUs that the fewest workers hold, in their order; none if there are fewer than ranks."""
+    """Chooses the GPUs that the fewest workers use, in their order; none if there are fewer GPUs than ranks."""
     if ranks > len(gpus):
         return ()
     holders = Counter(gpu for each in held for gpu in each)

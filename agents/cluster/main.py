@@ -1,4 +1,4 @@
-"""`tradewind cluster`: the static cluster-controller, from its settings to its exit code."""
+"""The main function of the static cluster-controller (`tradewind cluster`)."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ SAVE_S = 5.0
 
 
 async def main(settings: ClusterSettings, stop: Stop, *, alone: bool = False) -> int:
-    """`alone`: nothing runs below this process but the workers of jobs, so that it ends whatever they leave to it."""
+    """Runs the controller. `alone`: this process has no children but workers, so it ends their orphans."""
     if alone:
         children.become_subreaper()
     async with opened(ClusterName(settings.cluster), _bus_settings(settings), stop) as opening:
@@ -47,15 +47,15 @@ async def _control(settings: ClusterSettings, opening: Opening, stop: Stop, alon
 
 
 async def _ended(shell: ClusterShell, places: LocalPlaces, stop: Stop, within_s: float) -> None:
-    """Every place has ended: in its own time, or at once when told so a second time."""
+    """Waits until every place has ended and the record is saved. A second request to stop kills what is left."""
     if not await first_of(shell.at_rest, stop.forced, timeout_s=within_s):
-        logger().warning("places_not_ended", within_s=within_s)
+        logger().warning("controller_not_at_rest", within_s=within_s)
     if not shell.at_rest.is_set():
         await places.kill_all()
 
 
 def _outputs(settings: ClusterSettings, places: LocalPlaces) -> dict[str, str | int]:
-    """Where to look, if there is anything: what workers wrote that ended well is gone with them."""
+    """Returns the folder and number of outputs. Workers that ended well leave no output."""
     left = len(places.logs_left())
     return {"outputs": left, "run_dir": settings.run_dir} if left else {}
 

@@ -1,7 +1,7 @@
-"""What is missing between what is known and what is wanted, and what to ask for because of it.
+"""Reconciling: compares the known with the wanted state and requests what is missing.
 
-A place is planned, then saved, then started: whoever finds a started place always finds its uid in the saved record,
-so that a crash at any moment leaves no place that nobody knows.
+A place is planned, then saved, then started. The saved record therefore has the uid of each started place, and a crash
+leaves no unknown place.
 """
 
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ from agents.cluster.state import Backoff, ClusterState, Ending, Place, Stage, kn
 from agents.cluster.topology import notice_left_s
 from messages.clusters import WorkerTemplate
 from messages.ids import JobName
+from runtime.backoff import pause_after
 from runtime.decision import Decision
 
 Step = tuple[ClusterState, tuple[ClusterEffect, ...]]
@@ -23,8 +24,8 @@ def reconcile(state: ClusterState, now_s: float) -> Decision[ClusterState, Clust
     state = _judge_silence(state, now_s)
     state = _notice_places(state)
     if state.synced:
-        state = _end_what_should_not_be(state, now_s)
-        state = _plan_what_is_missing(state, now_s)
+        state = _order_ends(state, now_s)
+        state = _plan_missing_places(state, now_s)
     effects: list[ClusterEffect] = []
     for step in (_tell_notices, _end, _save, _start, _send) if state.synced else (_tell_notices, _save):
         state, asked = step(state, now_s)
@@ -35,7 +36,7 @@ def reconcile(state: ClusterState, now_s: float) -> Decision[ClusterState, Clust
 
 
 def only_report(state: ClusterState, now_s: float) -> Decision[ClusterState, ClusterEffect]:
-    """Nothing was learned that calls for more."""
+    """Sends a report if one is due. Nothing else has changed."""
     state, effects = _send(state, now_s) if state.synced and state.sending.unsent else (state, ())
     wake_at_s = min(state.due_at_s, _sends_at_s(state)) if state.link.connected else state.due_at_s
     return Decision(state, effects, wake_at_s=wake_at_s)
@@ -59,7 +60,7 @@ def _falls_silent(state: ClusterState, place: Place, now_s: float) -> bool:
 
 
 def _notice_places(state: ClusterState) -> ClusterState:
-    """The notice of a node is one of all that is on it."""
+    """Gives the notice of a node to all places on it."""
     noticed_at_s = {name: node.notice_at_s for name, node in state.nodes.items() if node.notice_at_s is not None}
     for place in tuple(state.places.values()) if noticed_at_s else ():
         at_s = noticed_at_s.get(place.observed.node)
@@ -68,7 +69,7 @@ def _notice_places(state: ClusterState) -> ClusterState:
     return state
 
 
-def _end_what_should_not_be(state: ClusterState, now_s: float) -> ClusterState:
+def _order_ends(state: ClusterState, now_s: float) -> ClusterState:
     for place in tuple(state.places.values()):
         why = place.ending.why if place.ending is not None else _why_to_end(state, place, now_s)
         if why is not None and place.stage is Stage.PLANNED:
@@ -81,20 +82,20 @@ def _end_what_should_not_be(state: ClusterState, now_s: float) -> ClusterState:
 def _why_to_end(state: ClusterState, place: Place, now_s: float) -> str | None:
     rules, wanted = state.rules, state.wanted.get(place.job)
     if wanted is not None and wanted.count == 0:
-        return "its job needs no workers any more"
+        return "its job needs no workers now"
     if place.left_at_s is not None and now_s >= place.left_at_s + rules.leave_grace_s:
-        return f"it left, and its place was still not empty after {rules.leave_grace_s:g} s"
-    by_s = _must_speak_by_s(state, place)
+        return f"it left, and some of its processes still ran after {rules.leave_grace_s:g} s"
+    by_s = _heartbeat_due_s(state, place)
     if by_s is not None and now_s >= by_s:
-        return f"its worker has not spoken within {rules.speak_within_s:g} s"
+        return f"its worker sent no heartbeat within {rules.speak_within_s:g} s"
     lost_s = _is_lost_at_s(state, place)
     if lost_s is not None and now_s >= lost_s:
-        return f"node {place.observed.node} is not ready, and its worker was not heard of for {rules.lost_after_s:g} s"
+        return f"node {place.observed.node} is not ready, and its worker sent no heartbeat for {rules.lost_after_s:g} s"
     return None
 
 
 def _is_lost_at_s(state: ClusterState, place: Place) -> float | None:
-    """Neither a node that is not ready nor a silent worker is proof of anything; both together are enough to act."""
+    """Returns when a place counts as lost. Neither an unready node nor a silent worker is enough; both together are."""
     node = state.nodes.get(place.observed.node)
     unheard = place.status is None or place.silent
     if not state.link.connected or not unheard or node is None or node.unready_since_s is None:
@@ -103,13 +104,13 @@ def _is_lost_at_s(state: ClusterState, place: Place) -> float | None:
     return since_s + state.rules.lost_after_s
 
 
-def _must_speak_by_s(state: ClusterState, place: Place) -> float | None:
+def _heartbeat_due_s(state: ClusterState, place: Place) -> float | None:
     if not state.link.connected or place.status is not None or place.observed.mute or place.stage is Stage.PLANNED:
         return None
     return place.silent_since_s(state.link.since_s) + state.rules.speak_within_s
 
 
-def _plan_what_is_missing(state: ClusterState, now_s: float) -> ClusterState:
+def _plan_missing_places(state: ClusterState, now_s: float) -> ClusterState:
     if state.stopping:
         return state
     live = _live_by_job(state)
@@ -127,7 +128,7 @@ def _plan_what_is_missing(state: ClusterState, now_s: float) -> ClusterState:
 
 
 def _live_by_job(state: ClusterState) -> dict[JobName, list[Place]]:
-    """Places that count towards what is wanted."""
+    """Returns the places that count towards the wanted number, by job."""
     live: dict[JobName, list[Place]] = {}
     for place in state.places.values():
         if not place.departing:
@@ -147,7 +148,7 @@ def _planned(state: ClusterState, number: int, job: JobName, template: WorkerTem
 
 
 def _is_taken(state: ClusterState, place: Place) -> bool:
-    """By somebody who spoke under a uid that was not given to anybody yet."""
+    """True if a worker has already used this uid."""
     return place.uid in state.places or place.uid in state.tombstones or place.id in state.tombstones
 
 
@@ -156,15 +157,15 @@ def _starts_at_s(state: ClusterState, job: JobName) -> float:
 
 
 def _tell_notices(state: ClusterState, now_s: float) -> Step:
-    """Once each; the topology repeats it."""
+    """Sends each notice once; the topology repeats it."""
     effects: list[ClusterEffect] = []
     if not state.link.connected:
         return state, ()
     for place in tuple(state.places.values()):
         notice = place.notice
-        if notice is None or notice.told or place.worker is None or place.left_at_s is not None:
+        if notice is None or notice.reported or place.worker is None or place.left_at_s is not None:
             continue
-        state = state.put(replace(place, notice=replace(notice, told=True)), unsent=False)
+        state = state.put(replace(place, notice=replace(notice, reported=True)), unsent=False)
         knows_itself = place.status is not None and place.status.notice_s is not None
         if place.ending is None and not knows_itself:
             remaining_s = notice_left_s(state.rules, notice.at_s, now_s)
@@ -183,7 +184,7 @@ def _end(state: ClusterState, now_s: float) -> Step:
 
 
 def _ends_at_s(state: ClusterState, place: Place, ending: Ending) -> float:
-    """A place that is just being started is ended when it has, or when that takes too long."""
+    """Returns when to end a place. A place that is being started ends after its start, or after `speak_within_s`."""
     rules = state.rules
     if ending.asked_at_s is not None:
         return ending.asked_at_s + rules.end_grace_s + rules.end_again_s
@@ -231,7 +232,7 @@ def _sends_at_s(state: ClusterState) -> float:
 
 
 def _deadlines(state: ClusterState, now_s: float) -> Iterator[float]:
-    """When time alone could change the decision."""
+    """Yields the times at which the decision may change without an event."""
     saving = state.saving
     if saving.under_way is None and now_s < saving.not_before_s:
         yield saving.not_before_s
@@ -251,7 +252,7 @@ def _deadlines_of(state: ClusterState, place: Place) -> Iterator[float]:
         yield _ends_at_s(state, place, place.ending)
     elif place.left_at_s is not None:
         yield place.left_at_s + rules.leave_grace_s
-    elif (by_s := _must_speak_by_s(state, place)) is not None:
+    elif (by_s := _heartbeat_due_s(state, place)) is not None:
         yield by_s
     if place.ending is None and (lost_s := _is_lost_at_s(state, place)) is not None:
         yield lost_s
@@ -280,6 +281,12 @@ def why_of(state: ClusterState, now_s: float) -> str:
 
 def _why_of_job(state: ClusterState, job: JobName, count: int, live: list[Place], now_s: float) -> str:
     speaking = sum(place.status is not None and not place.silent for place in live)
-    held_up = len(live) < count and now_s < _starts_at_s(state, job)
-    later = f", {state.backoffs[job].delay_s:g} s between starts because they die young" if held_up else ""
-    return f"{job}: {speaking} of {count} workers are heard of{later}"
+    backs_off = len(live) < count and now_s < _starts_at_s(state, job)
+    if not backs_off:
+        return f"{job}: {speaking} of {count} workers send heartbeats"
+    pause_s = pause_after(state.backoffs[job].failures, state.rules.backoff_s, state.rules.backoff_max_s)
+    return f"{job}: {speaking} of {count} workers send heartbeats, {slower_starts(pause_s)}"
+
+
+def slower_starts(pause_s: float) -> str:
+    return f"{pause_s:g} s between starts because they end early"

@@ -1,7 +1,7 @@
-"""What the controller reports to the master: the changes since the last report, or the whole state.
+"""Reports of the controller to the master: the changes since the last report, or the whole state.
 
-A change costs what it changes: with ten thousand workers nothing here looks at all of them, but a report of the whole
-state, which is sent at the start and when a master asks for it.
+A report of changes costs as much as the changes, even with ten thousand workers. Only a report of the whole state,
+which is sent at the start and when a master requests it, visits all workers.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,16 +12,16 @@ import msgspec
 from msgspec.structs import replace
 
 from agents.cluster.state import ClusterState, Gone, Reported, Sending, newest_gone, uid_of
-from agents.cluster.topology import gone_sight, is_listed, is_told, node_sight, sight
-from messages.clusters import ClusterHeartbeat, NodeSight, WorkerSight, digest_mark, digest_text
+from agents.cluster.topology import gone_observation, is_listed, is_reported, node_observation, observation
+from messages.clusters import ClusterHeartbeat, NodeObservation, WorkerObservation, digest_mark, digest_text
 from messages.ids import JobName, WorkerId
 
 PART_BYTES = 256_000
-"""Of one message, about: a report that is larger is sent in parts."""
+"""Approximate size of one message. A larger report is sent in parts."""
 REFRESHED_PART = 10
-"""The part of the workers that is reported again without a change."""
+"""One in so many workers is reported again without a change."""
 FRAME_BYTES = 1_000
-"""For what a report has beside workers, nodes and jobs."""
+"""Bytes for the other fields of a report."""
 
 _encoder = msgspec.json.Encoder()
 
@@ -41,16 +41,16 @@ def report(state: ClusterState, now_s: float) -> tuple[ClusterState, ClusterHear
         refreshed_at_s=now_s if is_refreshed else before.refreshed_at_s,
     )
     state = replace(state, sending=sending, reported=reported)
-    return _without_old_graves(state, now_s), replace(heartbeat, digest=digest_text(reported.digest))
+    return _without_old_gone(state, now_s), replace(heartbeat, digest=digest_text(reported.digest))
 
 
 def whole_state(state: ClusterState, now_s: float) -> ClusterHeartbeat:
-    """As the last report left it, but with all of it."""
+    """Returns the whole state as of the last report."""
     return _whole(state, state.sending.seq, now_s)[0]
 
 
 def split(heartbeat: ClusterHeartbeat, bytes_at_most: int = PART_BYTES) -> tuple[ClusterHeartbeat, ...]:
-    """The messages that carry a report. Each has what fits, and at least one entry."""
+    """Splits a report into messages. Each has at least one entry."""
     parts = [replace(heartbeat, workers=(), nodes=(), keeps={}, forgotten=(), forgotten_nodes=())]
     left = bytes_at_most - FRAME_BYTES
     room = left
@@ -75,7 +75,7 @@ def split(heartbeat: ClusterHeartbeat, bytes_at_most: int = PART_BYTES) -> tuple
 
 
 def _entries(heartbeat: ClusterHeartbeat) -> Iterator[tuple[str, object]]:
-    """All that a report has many of; steps of jobs are few."""
+    """Yields the entries that a report may have many of. Steps of jobs are few."""
     for name in ("workers", "nodes", "forgotten", "forgotten_nodes"):
         for entry in getattr(heartbeat, name):
             yield name, entry
@@ -89,9 +89,9 @@ def _as_field(name: str, values: list[Any]) -> object:
 
 def _whole(state: ClusterState, seq: int, now_s: float) -> tuple[ClusterHeartbeat, Reported]:
     listed = {uid: place.id for uid, place in state.places.items() if is_listed(place)}
-    living = [sight(state, state.places[uid], now_s) for uid in listed]
-    gone = [gone_sight(each) for each in state.gone.values() if is_told(state, each, now_s)]
-    nodes = [node_sight(node, now_s) for node in state.nodes.values()]
+    living = [observation(state, state.places[uid], now_s) for uid in listed]
+    gone = [gone_observation(each) for each in state.gone.values() if is_reported(state, each, now_s)]
+    nodes = [node_observation(node, now_s) for node in state.nodes.values()]
     heartbeat = replace(_frame(state, seq, (*living, *gone), nodes, _keeps(state)), steps=state.steps)
     reported = Reported(
         dict.fromkeys((each.worker for each in heartbeat.workers), seq),
@@ -105,22 +105,22 @@ def _whole(state: ClusterState, seq: int, now_s: float) -> tuple[ClusterHeartbea
 
 def _changes(state: ClusterState, seq: int, now_s: float) -> tuple[ClusterHeartbeat, Reported]:
     draft = _Draft(state.reported, seq)
-    sights: list[WorkerSight] = []
+    observations: list[WorkerObservation] = []
     for uid in {**state.sending.touched, **_oldest(state, now_s)}:
         place = state.places.get(uid)
         draft.list_place(uid, place.id if place is not None and is_listed(place) else None)
         if place is not None and is_listed(place):
-            sights.append(sight(state, place, now_s))
-    buried = [state.gone[worker] for worker in state.sending.buried if worker in state.gone]
-    sights += [gone_sight(each) for each in buried]
-    draft.name_workers(each.worker for each in sights)
-    draft.forget_workers(worker for worker in state.sending.buried if worker not in state.gone)
-    draft.forget_workers(each.worker for each in _told_no_longer(state, now_s))
-    nodes = [node_sight(state.nodes[name], now_s) for name in state.sending.touched_nodes if name in state.nodes]
+            observations.append(observation(state, place, now_s))
+    tombstoned = [state.gone[worker] for worker in state.sending.tombstoned if worker in state.gone]
+    observations += [gone_observation(each) for each in tombstoned]
+    draft.name_workers(each.worker for each in observations)
+    draft.forget_workers(worker for worker in state.sending.tombstoned if worker not in state.gone)
+    draft.forget_workers(each.worker for each in _reported_no_longer(state, now_s))
+    nodes = [node_observation(state.nodes[name], now_s) for name in state.sending.touched_nodes if name in state.nodes]
     lost = [name for name in state.sending.touched_nodes if name not in state.nodes]
     draft.name_nodes([each.node for each in nodes], lost)
     keeps = draft.keep(_keeps(state))
-    heartbeat = _frame(state, seq, sights, nodes, keeps)
+    heartbeat = _frame(state, seq, observations, nodes, keeps)
     heartbeat = replace(
         heartbeat,
         steps={job: step for job, step in state.steps.items() if state.reported.steps.get(job) != step},
@@ -146,8 +146,8 @@ def _oldest(state: ClusterState, now_s: float) -> dict[str, None]:
 def _frame(
     state: ClusterState,
     seq: int,
-    workers: Iterable[WorkerSight],
-    nodes: Iterable[NodeSight],
+    workers: Iterable[WorkerObservation],
+    nodes: Iterable[NodeObservation],
     keeps: dict[JobName, int],
 ) -> ClusterHeartbeat:
     return ClusterHeartbeat(
@@ -177,7 +177,7 @@ def _digest_of(reported: Reported) -> int:
 
 
 class _Draft:
-    """What the master will know after a report of changes, made from what it knew before."""
+    """The master's view after a report of changes, built from its view before."""
 
     def __init__(self, before: Reported, seq: int) -> None:
         self.forgotten: dict[WorkerId, None] = {}
@@ -222,7 +222,7 @@ class _Draft:
                 self.forgotten_nodes.append(node)
 
     def keep(self, keeps: dict[JobName, int]) -> dict[JobName, int]:
-        """The jobs whose count changed."""
+        """Stores the new counts. Returns the jobs whose count changed."""
         changed = {job: keeps.get(job, 0) for job in {**self._kept, **keeps} if self._kept.get(job) != keeps.get(job)}
         for job in changed:
             self._flip("keep", job, self._kept.get(job))
@@ -238,16 +238,16 @@ class _Draft:
             self._digest ^= digest_mark(kind, name, version)
 
 
-def _told_no_longer(state: ClusterState, now_s: float) -> Iterator[Gone]:
-    """Oldest first, so that those which are still told end the search."""
+def _reported_no_longer(state: ClusterState, now_s: float) -> Iterator[Gone]:
+    """Yields gone workers that are no longer reported, oldest first. The first reported one ends the search."""
     for gone in state.gone.values():
-        if is_told(state, gone, now_s):
+        if is_reported(state, gone, now_s):
             return
         yield gone
 
 
-def _without_old_graves(state: ClusterState, now_s: float) -> ClusterState:
-    old = [gone.worker for gone in _told_no_longer(state, now_s)]
+def _without_old_gone(state: ClusterState, now_s: float) -> ClusterState:
+    old = [gone.worker for gone in _reported_no_longer(state, now_s)]
     if len(old) <= state.rules.gone_saved_at_most and len(state.gone) <= state.rules.gone_at_most:
         return state
     kept = {gone.worker for gone in newest_gone(state)}

@@ -1,4 +1,4 @@
-"""The hands of a cluster-controller: the bus, the record in KV, and places, whatever they are made of."""
+"""The shell of the cluster-controller: bus, record in KV, and places."""
 
 import asyncio
 import contextlib
@@ -19,17 +19,18 @@ from agents.cluster.events import (
     WorkerHeard,
     WorkerSaidLeft,
 )
-from agents.cluster.learn import WHY_AT_MOST
+from agents.cluster.progress import GATHER_S, ProgressGatherer
 from agents.cluster.reports import split
-from agents.cluster.state import ClusterState, Known, uid_of
+from agents.cluster.state import WHY_AT_MOST, ClusterState, Known, is_at_rest, uid_of
 from messages import subjects
 from messages.clusters import Answer, KeepWorkers, RemoveWorkers, ReportWhole, WorkerTemplate
 from messages.codec import Received
-from messages.decoding import Undecodable, Unreadable, decode, encode_readable
+from messages.decoding import NotStorable, Undecodable, decode, encode_readable
 from messages.ids import ClusterName, Epoch, JobName, is_name
 from messages.workers import StopWorker, WorkerHeartbeat, WorkerLeft, WorkerNoticed, WorkerStatus
+from messages.worlds import Progress
 from runtime import causes
-from runtime.bus import Bucket, Bus, Entry
+from runtime.bus import MISADDRESSED, Bucket, Bus, Entry
 from runtime.clock import Clock
 from runtime.decision import Decision
 from runtime.errors import BusRefused, BusUnavailable, Conflict, NoAnswer, UserError
@@ -38,30 +39,30 @@ from runtime.logs import Once, WhyLog, logger
 
 ANSWER_WITHIN_S = 5.0
 GUARD_S = 5.0
-"""Seconds between two looks whether the saved record is there."""
+"""Seconds between two checks that the saved record exists."""
 ANOTHER_ANSWERS_WITHIN_S = 1.0
-MISADDRESSED = "misaddressed"
+REFUSED = "refused"
 
 
 class Places(Protocol):
-    """What is made of a place. Tells PlaceStarted, PlaceFailed and PlaceEnded by itself."""
+    """Starts and ends places. Posts PlaceStarted, PlaceFailed and PlaceEnded by itself."""
 
     def __contains__(self, uid: str) -> bool: ...
 
     def start(self, uid: str, job: JobName, template: WorkerTemplate, departing: frozenset[str]) -> None: ...
 
     def recognise(self, uid: str, pid: int) -> bool:
-        """Whether a worker that is heard of, but nobody knows, is one of a place here; then it is held."""
+        """Takes over an unknown worker that belongs to a place here. Returns False if it does not."""
 
     async def end(self, uid: str, grace_s: float) -> None: ...
 
 
 class NotSaved(Exception):
-    """Nobody else is known to have written; the save can be retried."""
+    """Raised when the record was not saved and the save can be retried."""
 
 
 class KnownRecord:
-    """What the controller knows, in KV under one key with one writer: the last writer is the controller."""
+    """The controller's record in KV. Its key has one writer: the last writer is the controller."""
 
     def __init__(self, bucket: Bucket, cluster: ClusterName, incarnation: str) -> None:
         self._bucket = bucket
@@ -78,21 +79,21 @@ class KnownRecord:
         return self._decoded(entry.value)
 
     async def is_lost(self) -> bool:
-        """It was written or read here, and is no longer there. Raises `BusUnavailable`."""
+        """True if the record existed and is gone. Raises `BusUnavailable`."""
         return self._revision > 0 and await self._bucket.get(self._key) is None
 
     async def save(self, known: Known) -> None:
-        """Raises `NotSaved`, or a `UserError` if another controller has taken over."""
+        """Saves the record. Raises `NotSaved`, or `UserError` if another controller has taken over."""
         try:
             value = encode_readable(known, Known, sort_keys=True)
             self._revision = await self._bucket.update(self._key, value, self._revision)
         except Conflict:
-            await self._look_who_wrote()
+            await self._check_last_writer()
             raise NotSaved("an earlier save was written, but its acknowledgement was lost") from None
-        except (BusUnavailable, BusRefused, Unreadable) as error:
+        except (BusUnavailable, BusRefused, NotStorable) as error:
             raise NotSaved(str(error)) from error
 
-    async def _look_who_wrote(self) -> None:
+    async def _check_last_writer(self) -> None:
         try:
             entry = await self._bucket.get(self._key)
         except BusUnavailable as error:
@@ -124,15 +125,16 @@ class ClusterShell:
         clock: Clock,
     ) -> None:
         self.at_rest = asyncio.Event()
-        """Set once, after a request to stop, when nothing is left to do."""
+        """Set once, when the core is at rest after a request to stop."""
         self._cluster = cluster
         self._bus = bus
         self._record = record
         self._places = places
         self._inbox = inbox
         self._clock = clock
-        self._asks = itertools.count(1)
+        self._request_ids = itertools.count(1)
         self._answers: dict[int, asyncio.Future[Answer]] = {}
+        self._progress = ProgressGatherer(cluster)
         self._log_once = Once()
         self._strangers = Once(limit=10_000)
         self._log = logger(cluster=cluster)
@@ -142,6 +144,7 @@ class ClusterShell:
     async def listen(self) -> None:
         await self._bus.subscribe(subjects.worker_heartbeat(self._cluster), self._on_heartbeat)
         await self._bus.subscribe(subjects.worker_fact(self._cluster, None, "left"), self._on_left)
+        await self._bus.subscribe(subjects.worker_progress(self._cluster), self._on_progress)
         bucket = await self._bus.bucket(subjects.STATE_BUCKET)
         await bucket.watch(subjects.LEADER_KEY, self._on_leader)
         await self._bus.serve(subjects.cluster_command(self._cluster), self._on_command)
@@ -149,7 +152,7 @@ class ClusterShell:
     def perform(self, effect: ClusterEffect) -> Awaitable[ClusterEvent | None] | None:
         match effect:
             case StartPlace(uid, job, template, departing):
-                with causes.caused_by(None):  # a place lives longer than what asked for it
+                with causes.caused_by(None):  # a place outlives the command that requested it
                     self._places.start(uid, job, template, departing)
             case EndPlace(uid, grace_s, why, worker):
                 self._log.info("place_ends", uid=uid, why=why)
@@ -157,7 +160,7 @@ class ClusterShell:
                     return self._end(uid, grace_s)
                 self._bus.publish(subjects.worker_command(self._cluster, worker), StopWorker(why, grace_s))
             case TellNotice(worker, job, remaining_s, source):
-                self._log.info("notice_told", worker=worker, remaining_s=remaining_s, source=source)
+                self._log.info("notice_sent", worker=worker, remaining_s=remaining_s, source=source)
                 noticed = WorkerNoticed(worker, job, remaining_s, source)
                 self._bus.publish(subjects.worker_fact(self._cluster, worker, "notice"), noticed)
             case SendTopology(heartbeat):
@@ -173,21 +176,34 @@ class ClusterShell:
         self._log_why(decision.why)
         state = decision.state
         if state.doubts and self._log_once("doubts"):
-            self._log.warning("heartbeat_ignored", why="its numbers cannot be true; further ones are not logged")
+            self._log.warning("heartbeat_ignored", why="its numbers are impossible; later ones are not logged")
         for ask, answer in state.answers.items():
             asked = self._answers.get(ask)
             if asked is not None and not asked.done():
                 asked.set_result(answer)
-        if state.stopping and state.saving.under_way is None and not any(place.ours for place in state.places.values()):
+        if is_at_rest(state):
             self.at_rest.set()
 
+    async def report_progress(self) -> None:
+        """Sends the gathered progress of workers, until cancelled."""
+        try:
+            while True:
+                await asyncio.sleep(GATHER_S)
+                self._send_progress()
+        finally:
+            self._send_progress()
+
+    def _send_progress(self) -> None:
+        for gathered in self._progress.take():
+            self._bus.publish(subjects.progress(gathered.job), gathered)
+
     async def guard_record(self) -> None:
-        """Until cancelled. A purge leaves nothing that a watch could show, so it is looked for."""
+        """Checks that the record exists, until cancelled. Polls, because a watch does not show a purge."""
         while True:
             await asyncio.sleep(GUARD_S)
             with contextlib.suppress(BusUnavailable):
                 if await self._record.is_lost():
-                    self._log.error("known_lost", why="somebody deleted or purged it; it is written again")
+                    self._log.error("known_lost", why="somebody deleted the record; the controller writes it again")
                     self._inbox.post(KnownLost(self._clock.monotonic_s()))
 
     async def _end(self, uid: str, grace_s: float) -> None:
@@ -219,20 +235,27 @@ class ClusterShell:
             return
         self._inbox.post(WorkerSaidLeft(self._clock.monotonic_s(), message.status.worker, message.why))
 
+    def _on_progress(self, subject: str, received: Received) -> None:
+        message, sender = received.message, subjects.parse_worker(subject)
+        if not isinstance(message, Progress) or sender is None or message.worker != sender.worker:
+            self._bus.dropped[MISADDRESSED] += 1
+        elif not is_name(message.job) or not self._progress.add(message):
+            self._bus.dropped[REFUSED] += 1
+
     def _is_of(self, subject: str, status: WorkerStatus) -> bool:
-        """Whether the status speaks of the worker on whose subject it came."""
+        """True if the status is that of the worker whose subject carried it."""
         parsed = subjects.parse_worker(subject)
         own = parsed is not None and (parsed.cluster, parsed.worker) == (status.cluster, status.worker)
         return own and is_name(status.job)
 
     def _on_leader(self, _key: str, entry: Entry | None) -> None:
-        """While the key is lost nobody new can lead."""
+        """Learns the leader's epoch. While the key is lost, no new master can lead."""
         if entry is not None:
             self._inbox.post(LeaderSeen(self._clock.monotonic_s(), Epoch(entry.revision)))
 
     async def _on_command(self, _subject: str, received: Received) -> Answer:
         message, epoch = received.message, received.envelope.epoch
-        ask, now_s = next(self._asks), self._clock.monotonic_s()
+        ask, now_s = next(self._request_ids), self._clock.monotonic_s()
         event: KeepAsked | RemoveAsked
         if isinstance(message, ReportWhole):
             self._log_whole(message.why[:WHY_AT_MOST])
@@ -243,7 +266,7 @@ class ClusterShell:
         elif isinstance(message, RemoveWorkers):
             event = RemoveAsked(now_s, message, epoch, ask)
         else:
-            return Answer(ok=False, why=f"{received.envelope.kind} is no command for a cluster-controller")
+            return Answer(ok=False, why=f"{received.envelope.kind} is not a command for a cluster-controller")
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._answers[ask] = answer
         self._inbox.post(event)
@@ -257,8 +280,8 @@ class ClusterShell:
 
 
 async def refuse_a_second(bus: Bus, cluster: ClusterName) -> None:
-    """Asks for nothing, to hear whether another controller of this cluster answers."""
-    nothing = RemoveWorkers(JobName("none"), (), "to see whether another controller is there")
+    """Sends a command without effect. Raises `UserError` if another controller of this cluster answers."""
+    nothing = RemoveWorkers(JobName("none"), (), "probe for another controller")
     try:
         await bus.request(subjects.cluster_command(cluster), nothing, ANOTHER_ANSWERS_WITHIN_S)
     except (NoAnswer, BusUnavailable):

@@ -1,7 +1,7 @@
-"""What a cluster-controller knows.
+"""State of the cluster-controller's core.
 
-It deals in *places*: a place is one started worker, under a uid that is never used again. What a place is made of (a
-process, a pod) only the shell knows; the core sees a number it may save and hand back.
+A *place* is one started worker, with a uid that is never reused. Only the shell knows what a place is (a process or a
+pod); the core saves its pid and birth and returns them to the shell.
 """
 
 from enum import StrEnum
@@ -11,14 +11,16 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from messages.clusters import Answer, NodeSight, StartFailure, WorkerTemplate
+from messages.clusters import Answer, NodeObservation, StartFailure, WorkerTemplate
 from messages.ids import NO_EPOCH, ClusterName, Epoch, JobName, WorkerId
 from messages.workers import WorkerPhase, WorkerStatus
 
 Table = Literal["places", "nodes", "gone", "steps", "tombstones"]
 
+WHY_AT_MOST = 300
+"""Characters of a reason. Reasons are saved and repeated."""
 UNHEARD = "0000"
-"""Stands for the incarnation of a worker that has not spoken yet."""
+"""Stands for the incarnation of a worker that has sent nothing yet."""
 
 
 class Wanted(Struct, frozen=True):
@@ -30,9 +32,9 @@ class KnownPlace(Struct, frozen=True, omit_defaults=True):
     uid: str
     job: JobName
     pid: int = 0
-    """0: saved before it was started; whether it was, only the shell can find out."""
+    """0: saved before the start. Only the shell can find out whether the process was started."""
     birth: str = ""
-    """What tells this pid from a later one of the same number."""
+    """Distinguishes this process from a later one with its pid."""
     worker: WorkerId | None = None
 
 
@@ -43,28 +45,28 @@ class KnownGone(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True, omit_defaults=True):
-    """What outlives the controller, in KV. A place is in it before anything is started for it."""
+    """The controller's record in KV, which outlives it. A place is recorded before it is started."""
 
     incarnation: str
-    """Who wrote it."""
+    """The controller that wrote the record."""
     epoch: Epoch = NO_EPOCH
     places_made: int = 0
     wanted: dict[JobName, Wanted] = {}
     places: tuple[KnownPlace, ...] = ()
     gone: tuple[KnownGone, ...] = ()
-    """The newest of them: whoever was not told is told by the next incarnation."""
+    """The newest gone workers. The next incarnation reports them again."""
 
 
 class Stage(StrEnum):
     PLANNED = "planned"
-    """Has a uid; nothing was started for it yet."""
+    """Has a uid and is not started yet."""
     ASKED = "asked"
     """The shell is starting it."""
     RUNNING = "running"
     RESTORED = "restored"
-    """Made by an earlier incarnation; the shell has yet to say whether it lives."""
+    """Started by an earlier incarnation. The shell has yet to report whether it is alive."""
     BY_HAND = "by_hand"
-    """Known by its heartbeats only: somebody else started it, nobody here sees it end."""
+    """Known by its heartbeats only: somebody else started it, and the shell does not see it end."""
 
 
 class Ending(Struct, frozen=True):
@@ -73,25 +75,25 @@ class Ending(Struct, frozen=True):
 
 
 class Observed(Struct, frozen=True):
-    """What is seen of a place from outside of it."""
+    """The state of a place as seen from outside."""
 
     node: str = ""
-    """Where it is, once that is known and of any interest."""
+    """The node of the place; empty while unknown, and for plain processes."""
     mute: bool = False
-    """Its worker cannot speak yet, so its silence says nothing."""
+    """The worker cannot send anything yet, so its silence means nothing."""
     waits_for: str = ""
     failure: StartFailure | None = None
-    """Why it cannot start."""
+    """Why the place cannot start."""
     failing_since_s: float = 0.0
 
 
 class Notice(Struct, frozen=True):
-    """The announced end of a place, as seen from outside of it."""
+    """The announced end of a place, as seen from outside."""
 
     at_s: float
     source: str
-    told: bool = False
-    """The master was told."""
+    reported: bool = False
+    """True if the notice was sent to the master."""
 
 
 class Place(Struct, frozen=True):
@@ -99,7 +101,7 @@ class Place(Struct, frozen=True):
     job: JobName
     stage: Stage
     since_s: float
-    """When it was planned, restored or first heard of."""
+    """When the place was planned, restored, started or first heard of."""
     template: WorkerTemplate = field(default_factory=WorkerTemplate)
     pid: int = 0
     birth: str = ""
@@ -107,11 +109,11 @@ class Place(Struct, frozen=True):
     status: WorkerStatus | None = None
     heard_at_s: float | None = None
     silent: bool = False
-    """Sticky: silence ends with a word of the worker, not with a reconnect of ours."""
+    """True until the worker's next heartbeat; a reconnection does not change it."""
     joined: bool = False
-    """Was seen with its warm-up done."""
+    """True once the worker has reported the end of its warm-up."""
     left_at_s: float | None = None
-    """When it was known that its worker left; the end of the place has yet to be seen."""
+    """When the controller learned that the worker left. The place has yet to end."""
     ending: Ending | None = None
     observed: Observed = Observed()
     notice: Notice | None = None
@@ -131,18 +133,18 @@ class Place(Struct, frozen=True):
         return leaving or self.left_at_s is not None or self.ending is not None or self.notice is not None
 
     def silent_since_s(self, connected_since_s: float) -> float:
-        """Nothing can be heard while the listener is away, so its absence does not count."""
+        """Returns since when the worker is silent. Time in which the controller was disconnected does not count."""
         return max(self.since_s if self.heard_at_s is None else self.heard_at_s, connected_since_s)
 
     def with_notice(self, at_s: float, source: str) -> "Place":
-        """A second notice can only mean an earlier end."""
+        """Adds a notice. A second notice can only move the end forward."""
         notice = Notice(at_s, source) if self.notice is None else replace(self.notice, at_s=min(self.notice.at_s, at_s))
         return replace(self, notice=notice)
 
 
 class Node(Struct, frozen=True):
-    sight: NodeSight
-    """As it was last seen; its notice counts from then."""
+    observation: NodeObservation
+    """The last observation. Its `notice_s` counts from that moment."""
     notice_at_s: float | None = None
     unready_since_s: float | None = None
 
@@ -156,38 +158,38 @@ class Gone(Struct, frozen=True):
 
 
 class Backoff(Struct, frozen=True):
-    """Of a job whose places die before they are of use."""
+    """The pause before the next start for a job whose places end before they are of use."""
 
-    delay_s: float = 0.0
+    failures: int = 0
     next_at_s: float = 0.0
 
 
 class Rules(Struct, frozen=True):
-    """Every bound and every delay of the core."""
+    """All bounds and delays of the core."""
 
     max_workers: int = 256
-    """Kept for all jobs together."""
+    """Workers that are wanted, for all jobs together."""
     max_places: int = 20_000
-    """Listed at all, those started by hand included."""
+    """Places, including those that were started by hand."""
     report_every_s: float = 1.0
     report_gap_s: float = 0.005
-    """Changes closer than this travel together."""
+    """Changes within this time are sent in one report."""
     refresh_every_s: float = 60.0
-    """Each time a tenth of the workers is reported again, so that what does not matter is not too old."""
+    """Seconds between refreshes. Each refresh reports a tenth of the workers, so that minor values are not too old."""
     whole_gap_s: float = 0.25
-    """Between two reports of the whole state, however often they are asked for."""
+    """Minimum seconds between two reports of the whole state."""
     silent_after_s: float = 2.0
     paused_after_s: float = 1.0
-    """A controller that wakes so much later than it asked to has stood still itself, and has heard nobody meanwhile."""
+    """Seconds of delay after which the controller assumes that it was paused itself and heard no worker meanwhile."""
     speak_within_s: float = 60.0
-    """A place whose worker has not spoken after so long is ended and replaced."""
+    """Seconds until a place is replaced if its worker has sent nothing."""
     forget_after_s: float = 60.0
-    """A silent worker that was started by hand is listed for so long: nobody sees it end."""
+    """Seconds until a silent worker that was started by hand is forgotten."""
     end_grace_s: float = 10.0
     end_again_s: float = 5.0
-    """After the grace, until a place that still has not ended is ended again."""
+    """Seconds after the grace until the order to end a place is repeated."""
     leave_grace_s: float = 10.0
-    """From the word that it left to the end of its place."""
+    """Seconds from the message that a worker left until its place is ended."""
     gone_for_s: float = 60.0
     gone_at_most: int = 20_000
     gone_saved_at_most: int = 100
@@ -195,11 +197,11 @@ class Rules(Struct, frozen=True):
     backoff_s: float = 0.5
     backoff_max_s: float = 30.0
     lost_after_s: float = 10.0
-    """A place on a node that is not ready, and that is not heard of for so long either, is ended and replaced."""
+    """Seconds until a place is replaced if its node is not ready and its worker is silent."""
     notice_for_node_s: float = 15.0
-    """The end of a node's notice that is for the node itself; workers have the rest, or as much if that is more."""
+    """Seconds at the end of a node's notice that the node needs itself. Workers get the rest, but at least as much."""
     lived_s: float = 10.0
-    """A place that lived so long has shown that its template works."""
+    """Seconds after which a place has shown that its template works."""
     save_retry_s: float = 0.5
     save_retry_max_s: float = 5.0
     ended_jobs_at_most: int = 200
@@ -207,60 +209,61 @@ class Rules(Struct, frozen=True):
 
 class BusLink(Struct, frozen=True):
     since_s: float
-    """When the bus was last connected: what was said before was not heard."""
+    """When the bus was last connected. Earlier messages may be lost."""
     connected: bool = True
 
 
 class Leadership(Struct, frozen=True):
     epoch: Epoch = NO_EPOCH
-    """The highest epoch that has spoken: lower ones are over."""
+    """The highest epoch of a command so far. Lower epochs are over."""
     claim: Epoch | None = None
-    """The newest claim to lead, as the leader's key says: no master has a higher epoch, whatever it says."""
+    """The newest claim to lead, from the lease key. No master has a higher epoch."""
 
 
 class Sending(Struct, frozen=True):
-    """What was sent to the master, and what is to be."""
+    """What was sent to the master, and what must be sent next."""
 
     seq: int = 0
-    """Of the last report."""
+    """The number of the last report."""
     at_s: float | None = None
     unsent: bool = True
-    """Something that matters changed since then."""
+    """True if something important changed since then."""
     whole: bool = True
-    """The next report is of the whole state."""
+    """True if the next report must contain the whole state."""
     whole_at_s: float | None = None
-    """When the last such report was sent."""
+    """When the last report of the whole state was sent."""
     refreshed_at_s: float = 0.0
-    """When workers were last reported that had not changed."""
+    """When unchanged workers were last reported."""
     touched: dict[str, None] = field(default_factory=dict)
-    """Places whose sights may have changed since the last report."""
+    """Places whose observations may have changed since the last report."""
     touched_nodes: dict[str, None] = field(default_factory=dict)
-    buried: dict[WorkerId, None] = field(default_factory=dict)
-    """Workers that are gone, or no longer told as such, since the last report."""
+    tombstoned: dict[WorkerId, None] = field(default_factory=dict)
+    """Workers that were tombstoned or dropped from `gone` since the last report."""
 
 
 class Reported(Struct, frozen=True):
-    """What the last report left the master with."""
+    """The master's view after the last report."""
 
     workers: dict[WorkerId, int] = field(default_factory=dict)
-    """The report that last named each worker that is listed."""
+    """The number of the report that last named each listed worker."""
     nodes: dict[str, int] = field(default_factory=dict)
     keeps: dict[JobName, int] = field(default_factory=dict)
-    """Without jobs for which none are kept."""
+    """Wanted workers of each job, without jobs that want none."""
     steps: dict[JobName, int] = field(default_factory=dict)
     listed: dict[str, WorkerId] = field(default_factory=dict)
-    """The worker under which each place is listed, by its uid."""
+    """The worker id under which each place is listed, by uid."""
     digest: int = 0
 
 
 class Saving(Struct, frozen=True):
-    """What was saved of the state."""
+    """The progress of saving the record."""
 
     saved: Known | None = None
     under_way: Known | None = None
-    delay_s: float = 0.0
+    failures: int = 0
+    """Saves that failed in a row."""
     not_before_s: float = 0.0
-    """After a save that failed."""
+    """When the next save may start, after a failed one."""
 
 
 class ClusterState(Struct, frozen=True):
@@ -272,40 +275,40 @@ class ClusterState(Struct, frozen=True):
     leadership: Leadership = Leadership()
     stopping: bool = False
     synced: bool = True
-    """Everything that exists was seen once. Before, nothing is started, ended or told."""
+    """True once all existing nodes and places were observed. Until then, the core starts, ends and reports nothing."""
     places_made: int = 0
     wanted: dict[JobName, Wanted] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     gone: dict[WorkerId, Gone] = field(default_factory=dict)
-    """Oldest first."""
+    """Workers that are gone, oldest first."""
     steps: dict[JobName, int] = field(default_factory=dict)
-    """The step that a worker of each job has completed, as it was last heard."""
+    """The step in the last heartbeat of a worker, for each job."""
     tombstones: dict[str, None] = field(default_factory=dict)
-    """Worker ids that are gone and uids that have ended, oldest first: their late messages teach nothing."""
+    """Worker ids that are gone and uids that have ended, oldest first. The core ignores their late messages."""
     backoffs: dict[JobName, Backoff] = field(default_factory=dict)
     saving: Saving = Saving()
     sending: Sending = field(default_factory=Sending)
     reported: Reported = field(default_factory=Reported)
     owned: tuple[str, ...] = ()
-    """Tables that were copied for the decision that is being made, which may change them in place."""
+    """Tables that were copied for the current decision, which may change them in place."""
     stirred: bool = False
-    """Something was learned that may call for more than a report."""
+    """True if an event may need more than a report."""
     due_at_s: float = 0.0
-    """When time alone could change the decision."""
+    """When the decision may change without an event."""
     doubts: int = 0
-    """Heartbeats that were ignored because they cannot be true."""
+    """Heartbeats that were ignored because their numbers are impossible."""
     answers: dict[int, Answer] = field(default_factory=dict)
-    """To the commands of the last decision, by the number under which they were asked."""
+    """Answers to the commands of the last decision, by their numbers."""
 
     def own(self, table: Table) -> "ClusterState":
-        """With a copy of the table that this decision may change: with ten thousand entries one copy is enough."""
+        """Returns a state with its own copy of the table. A decision copies a table at most once."""
         if table in self.owned:
             return self
         return replace(self, **{table: dict(getattr(self, table))}, owned=(*self.owned, table))
 
     def put(self, place: Place, *, unsent: bool = True) -> "ClusterState":
-        """`unsent`: its sight may have changed."""
+        """Stores a place. `unsent`: its observation may have changed."""
         state = self.own("places")
         state.places[place.uid] = place
         return state.to_send(place.uid) if unsent else state
@@ -316,14 +319,14 @@ class ClusterState(Struct, frozen=True):
         return state.to_send(uid)
 
     def to_send(self, *uids: str, nodes: tuple[str, ...] = ()) -> "ClusterState":
-        """Marks the sights of these places and nodes as changed."""
+        """Marks the observations of these places and nodes as changed."""
         state = self
         if "sending" not in state.owned:
             sending = replace(
                 state.sending,
                 touched=dict(state.sending.touched),
                 touched_nodes=dict(state.sending.touched_nodes),
-                buried=dict(state.sending.buried),
+                tombstoned=dict(state.sending.tombstoned),
                 unsent=True,
             )
             state = replace(state, sending=sending, owned=(*state.owned, "sending"))
@@ -334,7 +337,7 @@ class ClusterState(Struct, frozen=True):
         return state
 
     def live(self, job: JobName) -> list[Place]:
-        """Places that count towards what is wanted."""
+        """Returns the places that count towards the wanted number."""
         return [place for place in self.places.values() if place.job == job and not place.departing]
 
 
@@ -348,7 +351,7 @@ def new_cluster(
     *,
     synced: bool = True,
 ) -> ClusterState:
-    """`incarnation` must be new at each start: the uids of places are made from it."""
+    """Returns the first state. `incarnation` must be new at each start, because uids of places contain it."""
     state = ClusterState(cluster, incarnation, region, rules or Rules(), BusLink(at_s), synced=synced)
     if known is None:
         return state
@@ -394,8 +397,14 @@ def known_of(state: ClusterState) -> Known:
     )
 
 
+def is_at_rest(state: ClusterState) -> bool:
+    """True if a stopping controller has ended its places and saved its record."""
+    has_places = any(place.ours for place in state.places.values())
+    return state.stopping and not has_places and state.saving.saved == known_of(state)
+
+
 def newest_gone(state: ClusterState) -> list[Gone]:
-    """Those that are saved, oldest first."""
+    """Returns the gone workers that the record contains, oldest first."""
     newest = islice(reversed(state.gone.values()), state.rules.gone_saved_at_most)
     return list(newest)[::-1]
 

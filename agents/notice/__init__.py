@@ -1,1 +1,1 @@
-"""The notice watcher: hears from the cloud that its node will end, and writes that on the node."""
+"""The notice watcher: receives the cloud's notices for its node and writes them on the node."""

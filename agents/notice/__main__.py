@@ -1,4 +1,4 @@
-"""`python -m agents.notice`: on every node of a job, in the node's own network."""
+"""`python -m agents.notice`: the notice watcher, which runs on each node of a job in the node's own network."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The notice daemon, from its settings to its exit code."""
+"""The main function of the notice watcher."""
 
 import asyncio
 from pathlib import Path
@@ -28,7 +28,7 @@ async def watch(settings: NoticeSettings, configuration: ApiConfiguration, stop:
 
 
 async def _watch(settings: NoticeSettings, api: KubernetesApi) -> None:
-    """Until cancelled. Without the API a notice could not be written, so nothing is lost by asking it first."""
+    """Watches until cancelled. Reads the node first: without the API, a notice could not be written anyway."""
     machine = await read_machine(api, settings.node, cloud_of(settings.cloud).nodes)
     annotation = NodeAnnotation(api, settings.node, machine.boot_id, SystemClock())
     logger(node=settings.node).info("notice_watched", is_spot=machine.is_spot, has_gpus=machine.has_gpus)

@@ -1,4 +1,4 @@
-"""The node that the watcher runs on: what machine it is, and the notice that is written on it."""
+"""The watcher's own node: its machine, and the notice on it."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ NONE: Annotations = {NOTICE_ANNOTATION: None, NOTICE_WHY_ANNOTATION: None, NOTIC
 
 
 async def read_machine(api: KubernetesApi, node: str, traits: NodeTraits) -> Machine:
-    """Asks the API until it answers."""
+    """Reads the node from the API. Retries until that succeeds."""
     backoff, log_trouble = Backoff(READ_PAUSE_S, READ_PAUSE_MOST_S), WhyLog(logger(node=node), "node_not_read_yet")
     while True:
         try:
@@ -42,7 +42,7 @@ def machine_of(node: Node, traits: NodeTraits) -> Machine:
 
 
 class NodeAnnotation:
-    """Writes the notice as soon as it is heard, retries until that succeeds, and removes it when it is withdrawn."""
+    """Writes each notice on the node at once, retries until that succeeds, and removes a notice that is withdrawn."""
 
     def __init__(self, api: KubernetesApi, node: str, boot_id: str, clock: Clock) -> None:
         self._api = api
@@ -72,7 +72,7 @@ class NodeAnnotation:
         self._changed.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Writes each change, until cancelled."""
         while True:
             await self._changed.wait()
             self._changed.clear()

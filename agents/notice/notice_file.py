@@ -29,7 +29,7 @@ class NoticeFile:
     def _read(self) -> Notice | None:
         try:
             text = self._path.read_text().strip()
-            return Notice(max(0.0, float(text)), f"{self._path.name} says so") if text else None
+            return Notice(max(0.0, float(text)), f"announced in {self._path.name}") if text else None
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Settings of the notice daemon: `TRADEWIND_<NAME>` in the environment, and what its pod is given."""
+"""Settings of the notice watcher: `TRADEWIND_<NAME>` in the environment, and `KUBECONFIG`."""
 
 import os
 from collections.abc import Mapping
@@ -14,20 +14,20 @@ KUBECONFIG_VARIABLE = "KUBECONFIG"
 
 class NoticeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     node: Annotated[str, Meta(min_length=1)]
-    """The node that it is on."""
+    """The node that the watcher runs on."""
     cluster: str = ""
     kubeconfig: str | None = None
-    """KUBECONFIG if not given, else the pod's own service account."""
+    """A kubeconfig file for the API server. Default: the file in KUBECONFIG, else the pod's own service account."""
     cloud: str = DEFAULT
     """The kind of the cloud that the node is in."""
     metadata_host: str | None = None
-    """Host and port of the cloud's metadata server; the cloud's own variable and address if not given."""
+    """Host and port of the cloud's metadata server. Default: the cloud's own variable, else its documented address."""
     notice_s: Annotated[float, Meta(gt=0, le=3600)] = 30.0
-    """How long a machine stays after it was said to be preempted."""
+    """Seconds from the announcement of a preemption to the end of the machine."""
     maintenance_s: Annotated[float, Meta(gt=0, le=3600)] | None = None
-    """How long it stays after the maintenance of its host was announced; as the cloud documents it if not given."""
+    """Seconds from the announcement of host maintenance to the machine's end. Default: as the cloud documents it."""
     notice_file: str | None = None
-    """Instead of the cloud's own source: a file that holds the seconds that are left."""
+    """A file with the seconds that are left, used instead of the cloud's own source."""
 
 
 def read_notice_settings(environ: Mapping[str, str] = os.environ) -> NoticeSettings:

@@ -1,4 +1,4 @@
-"""`python -m agents.worker`: a worker-agent whose settings all come from the environment, as in a container."""
+"""`python -m agents.worker`: a worker-agent that reads all settings from the environment, as in a container."""
 
 import os
 

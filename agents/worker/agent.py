@@ -1,16 +1,15 @@
-"""A worker-agent that is connected: its parts, the tasks that run them, and its end."""
+"""A connected worker-agent: its parts, the tasks that run them, and its end."""
 
 import asyncio
 import contextlib
 import signal
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from agents.worker import checkpoints
 from agents.worker.decide import decide
 from agents.worker.effects import WorkerEffect
-from agents.worker.events import BusBack, NoticeCame, StopAsked, Ticked, WorkerEvent
+from agents.worker.events import NoticeCame, StopAsked, Ticked, WorkerEvent
 from agents.worker.host_runner import HostChoice, HostRunner
 from agents.worker.incoming import Incoming
 from agents.worker.leftovers import WorkerFolder
@@ -21,7 +20,7 @@ from agents.worker.shell import WorkerShell
 from agents.worker.state import WorkerIdentity, WorkerRules, WorkerState, new_worker
 from agents.worker.terminal import Echo
 from runtime.bus import Bucket, Bus
-from runtime.clock import SystemClock
+from runtime.clock import Clock, SystemClock
 from runtime.inbox import Inbox
 from runtime.logs import logger
 from runtime.process import Stop
@@ -33,7 +32,7 @@ FORCED_GRACE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Hands:
-    """What the agent holds for life."""
+    """What the agent uses until it ends."""
 
     identity: WorkerIdentity
     bus: Bus
@@ -42,7 +41,7 @@ class Hands:
     host: HostChoice
     inbox: Inbox[WorkerEvent]
     socket: Path
-    """Where trainers attach."""
+    """The socket to which trainers attach."""
     echo: Echo | None = None
 
 
@@ -56,8 +55,12 @@ async def work(settings: WorkerSettings, hands: Hands, stop: Stop) -> int:
         listener = Listener(post, outgoing.log_lines, outgoing.progress, hands.echo, clock)
         trainers = listener.trainers
         host = HostRunner(hands.host, hands.folder, listener.hear_host, post, clock)
-        shell = WorkerShell(identity, outgoing, host, trainers, post, tasks, clock)
-        loop = _loop(settings, identity, shell, incoming)
+        shell = WorkerShell(identity, outgoing, incoming, host, trainers, post, tasks, clock)
+        rules = WorkerRules(orphan_s=settings.orphan_s, host_losses_max=settings.host_losses)
+        state = new_worker(identity, clock.monotonic_s(), rules)
+        loop: RoleLoop[WorkerState, WorkerEvent, WorkerEffect] = RoleLoop(
+            "worker", state, decide, shell, Ticked, clock, [shell.on_decision]
+        )
         hands.inbox.open(loop.post)
         await held.enter_async_context(trainers.serving(hands.socket, to_others=settings.external_host))
         await incoming.subscribe()
@@ -70,10 +73,10 @@ async def work(settings: WorkerSettings, hands: Hands, stop: Stop) -> int:
             tasks.create_task(checkpoints.watch(lambda: loop.state, post, clock), name="worker/checkpoints"),
             tasks.create_task(incoming.keep_reading(), name="worker/stored"),
             tasks.create_task(incoming.fetcher.run(), name="worker/worlds"),
-            tasks.create_task(_obey_signals(settings, hands.inbox, stop), name="worker/signals"),
+            tasks.create_task(_obey_signals(settings, hands.inbox, stop, clock), name="worker/signals"),
         ]
-        if hands.folder.cage is not None:
-            own.append(tasks.create_task(hands.folder.cage.reap(hands.folder.pids), name="worker/reaper"))
+        if hands.folder.containment is not None:
+            own.append(tasks.create_task(hands.folder.containment.reap(hands.folder.pids), name="worker/reaper"))
         leave = await shell.left
         await host.end()
         outgoing.flush_progress()
@@ -87,22 +90,8 @@ async def work(settings: WorkerSettings, hands: Hands, stop: Stop) -> int:
     return leave.code
 
 
-def _loop(
-    settings: WorkerSettings, identity: WorkerIdentity, shell: WorkerShell, incoming: Incoming
-) -> RoleLoop[WorkerState, WorkerEvent, WorkerEffect]:
-    def on_bus_back(events: Sequence[WorkerEvent], _decision: object) -> None:
-        if any(isinstance(event, BusBack) for event in events):
-            incoming.read_again()
-
-    clock = SystemClock()
-    rules = WorkerRules(orphan_s=settings.orphan_s, host_losses_max=settings.host_losses)
-    state = new_worker(identity, clock.monotonic_s(), rules)
-    return RoleLoop("worker", state, decide, shell, Ticked, clock, [shell.on_decision, on_bus_back])
-
-
-async def _obey_signals(settings: WorkerSettings, inbox: Inbox[WorkerEvent], stop: Stop) -> None:
-    """SIGTERM is a notice: the machine may be about to go. SIGINT, or a second signal, is a person."""
-    clock = SystemClock()
+async def _obey_signals(settings: WorkerSettings, inbox: Inbox[WorkerEvent], stop: Stop, clock: Clock) -> None:
+    """Treats a first SIGTERM as a notice, and SIGINT or a second signal as a request to stop."""
     await stop.asked.wait()
     if stop.signal is signal.SIGTERM and not stop.forced.is_set():
         inbox.post(NoticeCame(clock.monotonic_s(), settings.notice_s, "signal"))

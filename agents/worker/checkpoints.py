@@ -1,7 +1,7 @@
 """Checkpoints that scripts write without reporting them: changes of `launch.checkpoint_path`.
 
-The worker that holds rank 0 looks at the path once a second. A change counts when sizes have stayed the same for two
-more looks: a checkpoint that is being written is none yet.
+The worker with rank 0 looks at the path once a second. A change counts when sizes stay the same for two more looks,
+because a checkpoint may still be in writing.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ DEPTH = 2
 ENTRIES_AT_MOST = 1000
 
 Look = tuple[int, int, int]
-"""The newest change in nanoseconds, bytes, entries; all 0 if nothing is there."""
+"""The time of the newest change in nanoseconds, bytes, entries; all 0 if the path does not exist."""
 
 
 class Watched:
-    """What was seen at the path while one world runs."""
+    """The looks at the path during one world."""
 
     def __init__(self, generation: Generation, first: Look) -> None:
         self.generation = generation
@@ -35,7 +35,7 @@ class Watched:
         self._same_size = LOOKS_UNCHANGED
 
     def is_written(self, look: Look) -> bool:
-        """Whether this look completes a checkpoint."""
+        """True if this look completes a checkpoint."""
         before, self._last = self._last, look
         self._changed = self._changed or look != before
         self._same_size = self._same_size + 1 if look[1:] == before[1:] else 0
@@ -46,13 +46,13 @@ class Watched:
 
 
 def look_at(path: Path) -> Look:
-    """The path itself, and what is in it if it is a folder: two levels, and a bounded number of entries."""
+    """Looks at the path and, for a folder, at a bounded number of entries on two levels."""
     found = list(islice(_stats(path, DEPTH), ENTRIES_AT_MOST))
     return max((stat.st_mtime_ns for stat in found), default=0), sum(stat.st_size for stat in found), len(found)
 
 
 def watched_path(state: WorkerState) -> Path | None:
-    """Where this worker has to look; None if it does not hold rank 0, or the job names no path."""
+    """Returns the path to look at; None if this worker does not have rank 0, or the job names no path."""
     member, world = state.member, state.world
     if member is None or world is None or member.first_rank != 0 or state.phase is not WorkerPhase.READY:
         return None
@@ -61,7 +61,7 @@ def watched_path(state: WorkerState) -> Path | None:
 
 
 async def watch(state_now: Callable[[], WorkerState], post: Callable[[CheckpointReported], None], clock: Clock) -> None:
-    """Runs until cancelled."""
+    """Looks and posts CheckpointReported, until cancelled."""
     watched: Watched | None = None
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
@@ -77,17 +77,17 @@ async def watch(state_now: Callable[[], WorkerState], post: Callable[[Checkpoint
 
 
 def _stats(path: Path, depth: int) -> Iterator[os.stat_result]:
-    """Entries may go while they are looked at."""
+    """Yields the stats of the path and its entries. Ignores entries that vanish meanwhile."""
     try:
         yield path.stat()
         names = _names(path) if depth and path.is_dir() else []
-    except (OSError, ValueError):  # ValueError: no path has a NUL
+    except (OSError, ValueError):  # ValueError: a null byte in the path
         return
     for name in names:
         yield from _stats(path / name, depth - 1)
 
 
 def _names(folder: Path) -> list[str]:
-    """Bounded before they are sorted: a folder may have millions of entries."""
+    """Returns a bounded number of names: a folder may have millions of entries."""
     with os.scandir(folder) as entries:
         return sorted(entry.name for entry in islice(entries, ENTRIES_AT_MOST))

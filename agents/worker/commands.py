@@ -1,4 +1,4 @@
-"""What an agent may say to a trainer that lives through changes of the world."""
+"""Commands of an agent to its live trainers."""
 
 from dataclasses import dataclass
 
@@ -8,31 +8,31 @@ from messages.worlds import Assignment
 
 @dataclass(frozen=True, slots=True)
 class Enter:
-    """Come into this world with this rank."""
+    """Enter this world with this rank."""
 
     world: Assignment
     rank: Rank
     leaves: bool = False
-    """It is in the world before and not in this one: train until the others have gone over, then park."""
+    """The trainer is in the previous world but not in this one: train until the others have switched, then park."""
 
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """Every world below the generation is dead: get out and say so."""
+    """All worlds below the generation are dead: leave them and confirm."""
 
     generation: Generation
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The agent is in touch with the bus."""
+    """The agent is connected to the bus. Valid for some seconds."""
 
     valid_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Locate:
-    """Report where you are."""
+    """Report the current position."""
 
 
 TrainerCommand = Enter | Park | Lease | Locate

@@ -1,7 +1,7 @@
-"""Holds everything that a worker's job starts, whatever it does to its parents, sessions and environment.
+"""The containment of a worker: finds all processes of the job, even if they change parents, sessions and environment.
 
-The agent is the subreaper of all below it: a process that loses its parent becomes the agent's child. Where the agent
-may make a cgroup, its host lives in one, which can be ended also after the agent was killed.
+The agent is a subreaper: a descendant that loses its parent becomes the agent's child. If the agent may create a
+cgroup, its host runs in one, which can be ended even after the agent was killed.
 """
 
 import asyncio
@@ -15,20 +15,20 @@ from runtime.logs import logger
 REAP_EVERY_S = 1.0
 
 
-def _remove_empty_ones_of_the_dead() -> None:
+def _remove_cgroups_of_dead_agents() -> None:
     for cgroup in cgroups.find_of_workers():
         agent = cgroups.agent_of(cgroup)
         if agent is not None and children.is_dead(agent):
             cgroup.remove()
 
 
-class Cage:
-    """The containment of a process below which nothing runs but the job."""
+class Containment:
+    """The containment of a process whose only descendants are the job's processes."""
 
     def __init__(self, worker: WorkerId, *, use_cgroup: bool) -> None:
         children.become_subreaper()
         self.cgroup = cgroups.create(cgroups.worker_cgroup_name(worker, os.getpid())) if use_cgroup else None
-        _remove_empty_ones_of_the_dead()
+        _remove_cgroups_of_dead_agents()
 
     @property
     def path(self) -> str:
@@ -44,25 +44,25 @@ class Cage:
             self._end_cgroup()
 
     def kill(self) -> None:
-        """Kills all in the cgroup. Takes no time, so it is called on the event loop; `empty` finds the rest."""
+        """Kills all processes in the cgroup, without waiting. `empty` finds the rest."""
         if self.cgroup is not None:
             self.cgroup.kill()
 
     async def empty(self) -> None:
-        """Kills until nothing is left: a killed process leaves its children to this one."""
+        """Kills until no process is left. Children of a killed process become children of this one."""
         self.kill()
         left = await children.kill_until_none_async(lambda: asyncio.to_thread(self._left))
         if left:
             logger().warning("worker_not_empty", processes=left)
 
     async def reap(self, own: Callable[[], Collection[int]]) -> None:
-        """Takes the exit codes of adopted children; `own` are those that somebody else waits for."""
+        """Reaps orphans, until cancelled. `own` are the pids that somebody else waits for."""
         while True:
             children.reap_adopted(own())
             await asyncio.sleep(REAP_EVERY_S)
 
     def remove(self) -> None:
-        """Ends what is left, which a cancelled host has not done. Blocks: it is for the end of the process."""
+        """Ends what a cancelled host left. Blocks, so only the end of the process calls it."""
         self._end_cgroup()
         children.kill_until_none(self._left)
 

@@ -1,6 +1,6 @@
-"""Learn from the event, then reconcile, then tell what is new.
+"""Entry of the core: learns from the event, reconciles, then reports what is new.
 
-A fact is told once and fast; the status that it carries is repeated by every heartbeat, so no fact needs an answer.
+A fact is sent once, at once. Each heartbeat repeats the status that the fact contains, so no fact needs an answer.
 """
 
 from dataclasses import replace
@@ -10,6 +10,7 @@ from agents.worker.commands import Lease
 from agents.worker.effects import (
     FlushProgress,
     Leave,
+    ReadStoredWorld,
     SendHeartbeat,
     StartHost,
     Step,
@@ -19,7 +20,7 @@ from agents.worker.effects import (
     TellTrainer,
     WorkerEffect,
 )
-from agents.worker.events import WorkerEvent
+from agents.worker.events import BusBack, WorkerEvent
 from agents.worker.facts import facts_of
 from agents.worker.learn import learn
 from agents.worker.learn_trainers import back_off
@@ -31,7 +32,7 @@ from runtime.decision import Decision
 
 def decide(state: WorkerState, event: WorkerEvent) -> Decision[WorkerState, WorkerEffect]:
     if state.left:
-        return Decision(state, why="it has left")
+        return Decision(state, why="the agent has left")
     at_s = event.at_s
     after = learn(state, event)
     effects = [
@@ -40,26 +41,28 @@ def decide(state: WorkerState, event: WorkerEvent) -> Decision[WorkerState, Work
         *live_rules.locate(after, event),
         *live_rules.end_stalled(state, event),
     ]
+    if isinstance(event, BusBack):
+        effects.append(ReadStoredWorld())
     for reconcile in RULES:
         after, asked = reconcile(after, at_s)
         effects += asked
     for tell in (_tell_facts, _heartbeat, _leave):
-        after, told = tell(state, after, at_s)
-        effects += told
+        after, sent = tell(state, after, at_s)
+        effects += sent
     return Decision(after, tuple(effects), why=_waiting_for(after), wake_at_s=_wake_at_s(after))
 
 
-def _go_in_time(state: WorkerState, at_s: float) -> Step:
+def _start_leaving(state: WorkerState, at_s: float) -> Step:
     rules = state.rules
     if state.leaving is not None:
         return state, []
     why = None
     grace_s = state.ending.grace_s
     if state.notice is not None and at_s >= state.notice.deadline_s - rules.notice_margin_s:
-        why = f"the notice ({state.notice.source}) has run out"
+        why = f"the notice ({state.notice.source}) is over"
         grace_s = min(grace_s, rules.notice_margin_s / 2)
     elif not state.contact.connected and at_s >= state.contact.heard_at_s + rules.orphan_s:
-        why = f"the bus was away for {rules.orphan_s:.0f} s"
+        why = f"the bus was unreachable for {rules.orphan_s:.0f} s"
     if why is not None:
         return replace(state, leaving=Leaving(why, 0, grace_s)), []
     if state.host.is_unfit:
@@ -87,7 +90,7 @@ def _stop_older(state: WorkerState, at_s: float) -> Step:
 
 
 def _obey(state: WorkerState, at_s: float) -> Step:
-    """The newest halt or assignment, once no trainer stands in its way."""
+    """Obeys the newest halt or assignment as soon as no trainer prevents it."""
     if state.leaving is not None or (state.fence == state.generation and state.pending is None):
         return live_rules.count_entered(state), []
     if not can_obey(state):
@@ -129,14 +132,14 @@ def _tell_facts(before: WorkerState, after: WorkerState, at_s: float) -> Step:
         outcomes=replace(after.outcomes, astray=()),
         progress=replace(after.progress, switched=after.generation if switched else after.progress.switched),
     )
-    told: list[WorkerEffect] = []
+    sent: list[WorkerEffect] = []
     for fact in facts:
         after = replace(after, contact=replace(after.contact, seq=after.contact.seq + 1))
-        told.append(TellFact(fact.name, status_of(after, at_s), exit=fact.exit, step=fact.step))
+        sent.append(TellFact(fact.name, status_of(after, at_s), exit=fact.exit, step=fact.step))
     if not any(fact.name == "parked" for fact in facts):
-        return after, [*effects, *told]
-    # Those who wait for trainers that live on wait for nothing else.
-    flushed = [*told, FlushProgress()] if after.trainers else [FlushProgress(), *told]
+        return after, [*effects, *sent]
+    # With live trainers, the master waits only for the fact itself; progress may follow.
+    flushed = [*sent, FlushProgress()] if after.trainers else [FlushProgress(), *sent]
     return after, [*effects, *flushed]
 
 
@@ -163,7 +166,7 @@ def _leave(before: WorkerState, after: WorkerState, at_s: float) -> Step:
 
 
 RULES = (
-    _go_in_time,
+    _start_leaving,
     live_rules.tell_trainers,
     _stop_older,
     _obey,
@@ -172,7 +175,7 @@ RULES = (
     restarted_rules.fork,
     live_rules.fork_invited,
 )
-"""Rules that reconcile the state with what was learned, in this order."""
+"""Rules that reconcile the state, in this order."""
 
 
 def _stop_repeat_at_s(state: WorkerState, stop: Stop) -> float:
@@ -209,7 +212,7 @@ def _wake_at_s(state: WorkerState) -> float | None:
 
 def _waiting_for(state: WorkerState) -> str:
     if state.leaving is not None:
-        return f"leaves: {state.leaving.why}" + (f"; {len(state.trainers)} trainers to end" if state.trainers else "")
+        return f"to leave: {state.leaving.why}" + (f"; {len(state.trainers)} trainers to end" if state.trainers else "")
     world = f"generation {state.generation}"
     match state.phase:
         case WorkerPhase.STOPPING if state.stop is None:
@@ -217,15 +220,15 @@ def _waiting_for(state: WorkerState) -> str:
         case WorkerPhase.STOPPING:
             return f"{len(state.trainers)} trainers of {world} to end before generation {state.fence}"
         case WorkerPhase.WARMING:
-            return "the host to import torch" + (f"; it was lost: {state.host.why}" if state.host.why else "")
-        case WorkerPhase.STARTING if state.world is not None and state.world.hot is not None:
-            return f"the trainers to come into {world}"
+            return "the host to import torch" + (f"; the last was lost: {state.host.why}" if state.host.why else "")
+        case WorkerPhase.STARTING if state.world is not None and state.world.live is not None:
+            return f"the trainers to enter {world}"
         case WorkerPhase.STARTING if state.host.phase is not HostPhase.WARM:
             return f"the host, to fork the trainers of {world}"
         case WorkerPhase.STARTING:
             return f"the trainers of {world} to be forked"
         case WorkerPhase.READY if state.planned:
-            return f"the trainers of {world} to go over to generation {state.fence}"
+            return f"the trainers of {world} to switch to generation {state.fence}"
         case WorkerPhase.READY:
             return f"the trainers of {world}, ranks {', '.join(map(str, state.ranks))}"
         case WorkerPhase.ENDED:

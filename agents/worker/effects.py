@@ -1,4 +1,4 @@
-"""Everything a worker-agent may ask for."""
+"""Everything that the worker-agent's core may request from its shell."""
 
 from dataclasses import dataclass
 
@@ -11,24 +11,24 @@ from messages.worlds import Assignment
 
 @dataclass(frozen=True, slots=True)
 class StartHost:
-    """Answered by HostWarmed or HostLost."""
+    """Starts a host; HostWarmed or HostLost answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForkTrainers:
-    """One for each rank the assignment gives this worker; each is answered by TrainerForked or TrainerForkFailed.
+    """Forks a trainer for each rank of this worker; TrainerForked or TrainerForkFailed answers for each.
 
-    Invited: one for each slot, ranked behind the world, to warm up outside of it."""
+    Invited trainers, one for each slot, have ranks behind the world's and warm up outside of it."""
 
     assignment: Assignment
     invited: bool = False
     terms: str = ""
-    """What those who are invited must have alike with those that train."""
+    """What invited trainers must have in common with those of the world."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopTrainers:
-    """All that were forked in this generation or an older one; answered by TrainersStopped or HostLost."""
+    """Stops all trainers of this generation and older ones; TrainersStopped or HostLost answers."""
 
     generation: Generation
     grace_s: float
@@ -36,7 +36,7 @@ class StopTrainers:
 
 @dataclass(frozen=True, slots=True)
 class TellTrainer:
-    """The one that was forked as this generation and rank, if it is attached."""
+    """Sends a command to the trainer that was forked with this generation and rank, if it is attached."""
 
     generation: Generation
     rank: Rank
@@ -45,13 +45,13 @@ class TellTrainer:
 
 @dataclass(frozen=True, slots=True)
 class LookAtTrainers:
-    """Answered by TrainersSeen."""
+    """Checks which trainers' processes run; TrainersSeen answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class AbortTrainer:
-    """The one that was forked as this generation and rank: its stacks are recorded, then it is killed. Answered by
-    TrainerExited."""
+    """Records the stacks of the trainer that was forked with this generation and rank, then kills it; TrainerExited
+    answers."""
 
     generation: Generation
     rank: Rank
@@ -81,12 +81,17 @@ class SendHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class FlushProgress:
-    """What was reported of older steps goes out before the next fact."""
+    """Sends the reports of older steps before the next fact."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStoredWorld:
+    """Reads the stored world, because messages may be lost; AssignmentHeard and HaltHeard answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """End the process with this exit code."""
+    """Ends the process with this exit code."""
 
     code: int
     why: str
@@ -103,8 +108,9 @@ WorkerEffect = (
     | TellNotice
     | SendHeartbeat
     | FlushProgress
+    | ReadStoredWorld
     | Leave
 )
 
 Step = tuple[WorkerState, list[WorkerEffect]]
-"""The state after a rule, and what the rule asks for."""
+"""The state after a rule, and the effects that the rule requests."""

@@ -1,4 +1,4 @@
-"""The environment of a trainer: torchrun's contract, exactly, and what is ours under names of our own (TRADEWIND_…)."""
+"""The environment of a trainer: exactly torchrun's contract, and variables with the prefix TRADEWIND_."""
 
 import json
 from collections.abc import Mapping
@@ -26,18 +26,18 @@ AN_INVITED: Final = {
     "MASTER_PORT": "0",
     "TORCHELASTIC_USE_AGENT_STORE": "False",
 }
-"""Goes over the environment of whoever is forked ahead of any world: a world of one, at any port that is free.
+"""Variables that replace those of a world for invited trainers: a world of one rank, at any free port.
 
-`init_process_group` and DDP then need nobody: the others have met long ago. The SDK has its place from elsewhere.
+`init_process_group` and DDP then need no other rank. The SDK gets its real place in a world from the agent.
 """
 SIGNALS_TO_HANDLE = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
-"""What torchrun's launcher leaves in the environment unless told otherwise."""
+"""The value that torchrun's launcher sets by default."""
 
 
 def rank_environment(
     assignment: Assignment, member: Member, local_rank: int, base_env: Mapping[str, str], error_file: str
 ) -> dict[str, str]:
-    """All variables of one trainer. `base_env` is the agent's own; what the job gives goes over it."""
+    """Returns all variables of one trainer. `base_env` is the agent's own; the job's variables replace it."""
     base = {**base_env, **assignment.launch.env}
     rank = Rank(member.first_rank + local_rank)
     threads = {"OMP_NUM_THREADS": "1"} if member.ranks > 1 and "OMP_NUM_THREADS" not in base else {}
@@ -69,24 +69,24 @@ def rank_environment(
     }
 
 
-def enlarged(world: Assignment, newcomer: WorkerIdentity) -> tuple[Assignment, Member]:
-    """A world with all slots of a newcomer behind the ranks it has: the place under which its trainers are forked."""
+def enlarged(world: Assignment, joining_worker: WorkerIdentity) -> tuple[Assignment, Member]:
+    """Returns the world with the slots of a joining worker behind its ranks, and that worker's place in it."""
     member = Member(
-        worker=newcomer.worker,
-        cluster=newcomer.cluster,
-        region=newcomer.region,
-        zone=newcomer.zone,
-        address=newcomer.address,
+        worker=joining_worker.worker,
+        cluster=joining_worker.cluster,
+        region=joining_worker.region,
+        zone=joining_worker.zone,
+        address=joining_worker.address,
         group_rank=len(world.members),
         first_rank=Rank(world.world_size),
-        ranks=newcomer.slots,
+        ranks=joining_worker.slots,
     )
     members = (*world.members, member)
-    return structs.replace(world, members=members, world_size=world.world_size + newcomer.slots), member
+    return structs.replace(world, members=members, world_size=world.world_size + joining_worker.slots), member
 
 
 def rank_arguments(arguments: tuple[str, ...], local_rank: int) -> list[str]:
-    """As torchrun does: `${local_rank}` stands for the local rank."""
+    """Replaces `${local_rank}` by the local rank, as torchrun does."""
     return [Template(argument).safe_substitute(local_rank=str(local_rank)) for argument in arguments]
 
 

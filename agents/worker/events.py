@@ -28,7 +28,7 @@ class HostLost:
     at_s: float
     why: str
     is_unfit: bool = False
-    """It found that this worker cannot train: another host would find the same."""
+    """The host found that this worker cannot train. Another host would find the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class TrainersStopped:
 
 @dataclass(frozen=True, slots=True)
 class TrainerAttached:
-    """Its script uses the SDK."""
+    """A trainer whose script uses the SDK has connected."""
 
     at_s: float
     generation: Generation
@@ -73,7 +73,7 @@ class TrainerAttached:
 
 @dataclass(frozen=True, slots=True)
 class TrainerSaid:
-    """`status` speaks of the rank it has now."""
+    """A live trainer sent its status, which has its current rank."""
 
     at_s: float
     generation: Generation
@@ -83,7 +83,7 @@ class TrainerSaid:
 
 @dataclass(frozen=True, slots=True)
 class TrainerDetached:
-    """The connection broke; whether it lives, the host tells."""
+    """The connection of a trainer broke. Only the host knows whether the trainer is alive."""
 
     at_s: float
     generation: Generation
@@ -92,7 +92,7 @@ class TrainerDetached:
 
 @dataclass(frozen=True, slots=True)
 class TrainersSeen:
-    """Attached trainers whose processes the kernel would let run: neither ended nor stopped."""
+    """The attached trainers whose processes are neither ended nor stopped."""
 
     at_s: float
     running: frozenset[Birth]
@@ -108,7 +108,7 @@ class CheckpointWritten:
 
 @dataclass(frozen=True, slots=True)
 class StepCompleted:
-    """In this world, by this rank of it."""
+    """A rank of this world has completed a step."""
 
     at_s: float
     generation: Generation
@@ -118,7 +118,7 @@ class StepCompleted:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointReported:
-    """A script without the SDK reported a checkpoint in this world, or one was seen at `launch.checkpoint_path`."""
+    """A script without the SDK reported a checkpoint in this world, or one was found at `launch.checkpoint_path`."""
 
     at_s: float
     generation: Generation

@@ -1,6 +1,6 @@
-"""What is new since the last event and worth a fact.
+"""Facts: what is new since the last event and is sent at once.
 
-Each fact carries the whole status, so what happens at once needs only one; an exit always has its own.
+Each fact contains the whole status, so changes of one event need only one fact. Each exit has its own fact.
 """
 
 from dataclasses import dataclass
@@ -51,13 +51,13 @@ def _change(before: WorkerState, after: WorkerState) -> Fact | None:
 
 
 def _handed_over(before: WorkerState, after: WorkerState) -> bool:
-    """A leaver whose trainers have parked."""
+    """True if this worker has left the world and its trainers have parked."""
     was_in = before.standing is Standing.MEMBER
     return was_in and after.standing is Standing.FREE and bool(after.trainers) and after.leaving is None
 
 
 def _switched_at(state: WorkerState) -> int | None:
-    """Trainers that are attached say themselves that they are in the world; of others the first step does."""
+    """Returns the step at which training continues. Attached trainers report it; others prove it by a step."""
     said = _said(state)
     if said:
         return max(status.done for status in said) if has_switched(state) else None
@@ -69,7 +69,7 @@ def _newly_broken(before: WorkerState, after: WorkerState) -> bool:
 
 
 def _broken(state: WorkerState) -> set[tuple[int, int]]:
-    """Local ranks that see their present world broken, with its generation."""
+    """Returns local ranks that report their current world as broken, with its generation."""
     return {
         (status.local_rank, status.broken)
         for status in _said(state)
@@ -78,19 +78,19 @@ def _broken(state: WorkerState) -> set[tuple[int, int]]:
 
 
 def _stands_otherwise(before: WorkerState, after: WorkerState) -> bool:
-    """What the master acts on beyond generations: who has the whole state, who has nothing left to do."""
+    """True if a trainer has changed whether it has the whole state or has finished. The master acts on both."""
     known = {status.local_rank: (status.active, status.finished) for status in _said(before)}
     return any(known.get(status.local_rank) != (status.active, status.finished) for status in _said(after))
 
 
 def _is_elsewhere(before: WorkerState, after: WorkerState) -> bool:
-    """Trainers say where they are only if that takes long, or if they are asked."""
+    """True if a trainer's position changed. Trainers report positions only for long waits, or on request."""
     known = {status.local_rank: _place(status) for status in _said(before)}
     return any(known.get(status.local_rank, NOWHERE) != _place(status) for status in _said(after))
 
 
 def _place(status: TrainerStatus) -> tuple[object, ...]:
-    """What of its status says where it is."""
+    """Returns the fields of a status that describe the trainer's position."""
     return status.waiting, status.overdue, status.paused, status.located
 
 

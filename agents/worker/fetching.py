@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agents.worker.events import WorkerEvent
 from agents.worker.stored import read_stored
-from agents.worker.worlds import HeldWorlds, spread_s
+from agents.worker.worlds import WorldCache, spread_s
 from messages.compact_worlds import WorldReference
 from messages.ids import JobName
 from messages.worlds import Assignment
@@ -28,7 +28,7 @@ class _Wanted:
     world: WorldReference
     then: Then
     within_s: float
-    """The fetch begins at a random time within so many seconds."""
+    """Seconds within which the fetch begins, at a random time."""
 
 
 class WorldFetcher:
@@ -36,11 +36,11 @@ class WorldFetcher:
         self,
         bucket: Bucket,
         job: JobName,
-        worlds: HeldWorlds,
+        worlds: WorldCache,
         post: Callable[[WorkerEvent], None],
         on_gone: Callable[[], None],
     ) -> None:
-        """`on_gone`: called when a wanted world is not stored any more, since a newer one is."""
+        """`on_gone` is called if a wanted world is no longer stored, because a newer one replaced it."""
         self._bucket = bucket
         self._job = job
         self._worlds = worlds
@@ -51,7 +51,7 @@ class WorldFetcher:
         self._log = logger(job=job)
 
     def want(self, what: str, world: WorldReference, then: Then, *, at_once: bool) -> None:
-        """The newest want of a kind replaces the one before. The same world wanted twice is fetched once."""
+        """Requests a world. A newer request of the same kind replaces an older one; the same world is fetched once."""
         before = self._wanted.get(what)
         if before is not None and before.world.generation > world.generation:
             return
@@ -61,7 +61,7 @@ class WorldFetcher:
         self._came.set()
 
     async def run(self) -> None:
-        """Runs until cancelled."""
+        """Fetches requested worlds, until cancelled."""
         while True:
             if not self._wanted:
                 self._came.clear()
@@ -92,7 +92,7 @@ class WorldFetcher:
         self._wanted.pop(what, None)
 
     async def _is_interrupted(self, pause_s: float) -> bool:
-        """Pauses. True as soon as something else is wanted."""
+        """Pauses. Returns True early if another world is requested."""
         self._came.clear()
         try:
             async with asyncio.timeout(pause_s):

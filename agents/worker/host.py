@@ -1,12 +1,10 @@
-"""One life of a host: started with the job's interpreter, spoken to over a Unix socket, seen to its end.
+"""A host as a child process, started with the job's interpreter and connected by a Unix socket.
 
-When `run` returns, the host is gone and so is everything it forked.
+When `run` returns, the host and everything that it forked are gone.
 """
 
 import asyncio
 import contextlib
-import importlib.util
-import os
 import signal
 import tempfile
 from collections import deque
@@ -16,13 +14,13 @@ from pathlib import Path
 
 from agents.worker.host_connection import Conversation, Hear, HostEnded, Streams, take_first
 from agents.worker.leftovers import WorkerFolder, end_left, kill_left
+from agents.worker.sockets import is_short
+from messages.labels import HOST_SOCKET
 from runtime import children
 from runtime.errors import UserError
-from tradewind.protocol.host import MESSAGE_LIMIT_BYTES
+from tradewind.protocol.host import MESSAGE_LIMIT_BYTES, installed_host
 
-SOCKET_PATH_BYTES = 100
-"""The kernel takes 107."""
-LAST_WORDS = 5
+LAST_LINES = 5
 CHUNK_BYTES = 64 * 1024
 GONE_S = 5.0
 
@@ -41,17 +39,17 @@ class Host(Conversation):
         self._command = command
         self._folder = folder
         self._process: asyncio.subprocess.Process | None = None
-        self._said: deque[str] = deque(maxlen=LAST_WORDS)
+        self._last_lines: deque[str] = deque(maxlen=LAST_LINES)
 
     async def run(self) -> str:
-        """Until the host is gone; says why."""
+        """Runs until the host is gone. Returns why."""
         try:
             async with _socket_path(self._folder.path) as path, asyncio.TaskGroup() as tasks:
                 came: asyncio.Future[Streams] = asyncio.get_running_loop().create_future()
                 server = await asyncio.start_unix_server(take_first(came), path, limit=MESSAGE_LIMIT_BYTES)
                 async with server:
                     self._process = await self._start(path)
-                    tasks.create_task(self._keep_last_words(self._process), name="host/words")
+                    tasks.create_task(self._keep_last_lines(self._process), name="host/words")
                     tasks.create_task(self._watch(self._process), name="host/watch")
                     tasks.create_task(self._limit_warming(), name="host/warming")
                     await self._converse(*await came)
@@ -60,11 +58,11 @@ class Host(Conversation):
             why = str(ended.exceptions[0])
         finally:
             kill_left(self._folder.left)
-            if self._folder.cage is not None:
-                self._folder.cage.kill()
+            if self._folder.containment is not None:
+                self._folder.containment.kill()
         await end_left(self._folder.left)
-        if self._folder.cage is not None:
-            await self._folder.cage.empty()
+        if self._folder.containment is not None:
+            await self._folder.containment.empty()
         for process in self._folder.left.processes:
             self._folder.ended(process.pid)
         self._gone.set()
@@ -85,11 +83,11 @@ class Host(Conversation):
                 stderr=asyncio.subprocess.STDOUT,
             )
         except OSError as error:
-            raise HostEnded(f"{command.python} cannot be started: {error.strerror}") from error
+            raise HostEnded(f"cannot start {command.python}: {error.strerror}") from error
         except ValueError as error:
-            raise HostEnded(f"{command.python!r} cannot be started: {error}") from error
-        if self._folder.cage is not None:
-            self._folder.cage.take(process.pid)
+            raise HostEnded(f"cannot start {command.python!r}: {error}") from error
+        if self._folder.containment is not None:
+            self._folder.containment.take(process.pid)
         self._folder.started(process.pid)
         return process
 
@@ -100,16 +98,16 @@ class Host(Conversation):
         self._folder.ended(pid)
 
     async def _watch(self, process: asyncio.subprocess.Process) -> None:
-        """A host that exits before it has connected ends no conversation."""
+        """Raises `HostEnded` if the host exits before it connects; later, the end of the connection does that."""
         await process.wait()
         if self._writer is None:
             raise HostEnded(await self._how_it_ended(process))
 
-    async def _keep_last_words(self, process: asyncio.subprocess.Process) -> None:
+    async def _keep_last_lines(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
         while data := await process.stdout.read(CHUNK_BYTES):
             lines = [line for line in data.decode(errors="replace").splitlines() if line.strip()]
-            self._said.extend(lines)
+            self._last_lines.extend(lines)
             self._log.info("host_said", lines=lines)
 
     async def _how_it_ended(self, process: asyncio.subprocess.Process) -> str:
@@ -121,39 +119,32 @@ class Host(Conversation):
             code = await process.wait()
         if self._refused:
             return self._refused
-        how = f"was ended by {_signal_name(-code)}" if code < 0 else f"exited with {code}"
-        return f"{how}: {self._said[-1]}" if self._said and code != 0 else how
+        return how_it_exited(code, self._last_lines[-1] if self._last_lines else "")
+
+
+def how_it_exited(code: int, last_line: str = "") -> str:
+    how = f"was ended by {children.signal_name(-code)}" if code < 0 else f"exited with {code}"
+    return f"{how}: {last_line}" if last_line and code != 0 else how
 
 
 def find_host_file(given: str | None) -> Path:
-    """The host's own file. Its package is found but not imported: it belongs to the job's environment."""
     if given is not None:
         if not Path(given).is_file():
             raise UserError(f"There is no host at {given}", "correct --host-file, or leave it out")
         return Path(given)
-    found = importlib.util.find_spec("tradewind")
-    folders = found.submodule_search_locations if found is not None else None
-    for folder in folders or ():
-        file = Path(folder) / "host" / "__main__.py"
-        if file.is_file():
-            return file
+    file = installed_host()
+    if file is not None:
+        return file
     raise UserError("The host (tradewind/host) is not installed beside this agent", "give its file with --host-file")
 
 
 @contextlib.asynccontextmanager
 async def _socket_path(folder: Path) -> AsyncIterator[str]:
-    """In the worker's folder, or in a temporary one if that makes a path too long for a socket."""
-    path = folder / "host.sock"
-    if len(os.fsencode(path)) <= SOCKET_PATH_BYTES:
+    """Yields a path in the worker's folder, or in a temporary folder if that path is too long for a socket."""
+    path = folder / HOST_SOCKET
+    if is_short(path):
         path.unlink(missing_ok=True)
         yield str(path)
         return
     with tempfile.TemporaryDirectory(prefix="tradewind-") as short:
-        yield str(Path(short) / "host.sock")
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+        yield str(Path(short) / HOST_SOCKET)

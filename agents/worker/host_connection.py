@@ -1,4 +1,4 @@
-"""What an agent and its host say to each other, wherever the host comes from. See `tradewind/protocol/host.py`."""
+"""The connection of an agent to its host, however the host is started. See `tradewind/protocol/host.py`."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -13,20 +13,20 @@ from tradewind.protocol import host as wire
 from tradewind.protocol.lines import Unreadable
 
 STOP_ANSWER_S = 8.0
-"""After the grace of a stop; a host that is silent for longer is given up."""
+"""Seconds after the grace of a stop until a host without an answer is abandoned."""
 END_S = 8.0
-"""A host gives its trainers 2 s, and itself 5 more."""
+"""Seconds that a host has to exit. It gives its trainers 2 s, and itself 5 more."""
 
 Hear = Callable[[wire.HostMessage], None]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class HostEnded(Exception):
-    """Why this life of the host is over."""
+    """Raised when the host has ended; the message is the reason."""
 
 
 def take_first(came: "asyncio.Future[Streams]") -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
-    """The first that connects is the host; whoever else does is turned away."""
+    """Accepts the first connection, which is the host's, and closes all others."""
 
     def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if came.done():
@@ -37,8 +37,12 @@ def take_first(came: "asyncio.Future[Streams]") -> Callable[[asyncio.StreamReade
     return connected
 
 
+def stop_unanswered(within_s: float) -> str:
+    return f"did not stop its trainers within {within_s:.0f} s"
+
+
 class Conversation(ABC):
-    """One life of a host: `run` lasts as long as it does."""
+    """One host, from its start to its end."""
 
     def __init__(self, hear: Hear, warm_s: float) -> None:
         self._hear = hear
@@ -57,11 +61,11 @@ class Conversation(ABC):
 
     @abstractmethod
     async def run(self) -> str:
-        """Until the host is gone, and everything that it forked; says why."""
+        """Runs until the host and everything that it forked are gone. Returns why."""
 
     @abstractmethod
     def _give_up(self, why: str) -> None:
-        """Ends it, however it can be."""
+        """Ends the host by force."""
 
     @abstractmethod
     def _on_forked(self, pid: int) -> None: ...
@@ -74,20 +78,20 @@ class Conversation(ABC):
         self._send(wire.Fork(generation, trainers))
 
     async def stop(self, generation: Generation, grace_s: float) -> bool:
-        """Whether the host said that no trainer up to this generation is left; if it says nothing, it is given up."""
+        """Stops trainers up to this generation. Returns True if the host confirms; else the host is abandoned."""
         answered = asyncio.Event()
         self._stops.append((generation, answered))
         self._send(wire.Stop(generation, grace_s))
         if not await first_of(answered, self._gone, timeout_s=grace_s + STOP_ANSWER_S):
-            self._give_up(f"did not stop its trainers within {grace_s + STOP_ANSWER_S:.0f} s")
+            self._give_up(stop_unanswered(grace_s + STOP_ANSWER_S))
         return answered.is_set()
 
     def abort(self, generation: Generation, rank: Rank, why: str) -> None:
-        """Has its stacks recorded and kills it; what became of it is in its exit."""
+        """Tells the host to record the trainer's stacks and to kill it. Its exit has the result."""
         self._send(wire.Abort(generation, rank, why))
 
     async def end(self) -> None:
-        """Politely, then not. A host that is still importing would not listen."""
+        """Requests the host's exit, then forces it. A host that still imports is ended at once."""
         if not self._warm.is_set():
             self._give_up("was ended before it was warm")
         self._send(wire.Exit())
@@ -107,7 +111,7 @@ class Conversation(ABC):
             while line := await reader.readline():
                 self._take(line)
         except (ValueError, ConnectionError) as error:
-            self._give_up(f"cannot be understood: {error}")
+            self._give_up(f"sent an unreadable message: {error}")
         finally:
             writer.close()
 
@@ -159,7 +163,7 @@ class Conversation(ABC):
                 return
 
     def _on_refused(self, refused: wire.Refused) -> None:
-        """A refusal names no trainer: if it was a fork, none of those that were not yet answered will be."""
+        """Treats a refusal as failed forks: it names no trainer, and unanswered forks will get no answer."""
         why = refused.why
         self._log.error("host_refused", why=why)
         if not self._warm.is_set():

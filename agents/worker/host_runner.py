@@ -1,4 +1,4 @@
-"""The host of this worker: one life after the other, and the trainers that it forks."""
+"""The host of this worker, one after the other, and the trainers that it forks."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from runtime.logs import logger
 from tradewind.protocol.host import TrainerSpec
 
 HostChoice = HostCommand | HostContainer
-"""The host as a process of the agent's own, or in a container beside it."""
+"""The host as the agent's child process, or in another container."""
 
 
 class HostRunner:
@@ -41,7 +41,7 @@ class HostRunner:
         self._log = logger()
 
     async def run(self) -> None:
-        """One life of a host. Posts `HostLost` when it is over."""
+        """Runs one host. Posts `HostLost` when it has ended."""
         host = self._new_host()
         self._host = host
         why = await host.run()
@@ -106,12 +106,12 @@ class HostRunner:
                 assert_never(self._command)
 
     def _folder_of(self, launch: Launch) -> str:
-        """As the host understands it. Raises `OSError` when there is no current folder any more."""
+        """Returns the job's folder as a path for the host. Raises `OSError` if the current folder is gone."""
         folder = launch.workdir or "."
         return folder if isinstance(self._command, HostContainer) else str(Path(folder).absolute())
 
     def _error_file(self, assignment: Assignment, rank: Rank) -> str:
-        """Where the script may say why it failed; those of older generations have been read."""
+        """Returns the file in which a script may write why it failed. Removes those of older generations."""
         errors = self._folder.path / "errors"
         own = errors / str(assignment.generation)
         if not own.exists():
@@ -119,5 +119,5 @@ class HostRunner:
         file = own / str(rank) / "error.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(self._command, HostContainer):
-            file.parent.chmod(0o777)  # the script may run as another user than we do
+            file.parent.chmod(0o777)  # the script may run as another user
         return str(file)

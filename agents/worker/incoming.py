@@ -1,4 +1,4 @@
-"""What the bus brings a worker-agent, as events of the core: commands of the master, and the stored world."""
+"""Messages of the bus for a worker-agent, as events of the core: commands of the master, and the stored world."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from agents.worker.events import (
 from agents.worker.fetching import WorldFetcher
 from agents.worker.state import WorkerIdentity
 from agents.worker.stored import read_world
-from agents.worker.worlds import HeldWorlds
+from agents.worker.worlds import WorldCache
 from messages import subjects
 from messages.clusters import Answer
 from messages.codec import Received
@@ -26,13 +26,12 @@ from messages.ids import Epoch
 from messages.workers import StopWorker
 from messages.world_deltas import AssignmentDelta
 from messages.worlds import Assignment, EndStalled, Halt, Invite, Locate, Release
-from runtime.bus import Bucket, Bus
+from runtime.bus import MISADDRESSED, Bucket, Bus
 from runtime.clock import Clock
 from runtime.errors import BusUnavailable
 from runtime.logs import logger
 from runtime.retry import Backoff
 
-MISADDRESSED = "misaddressed"
 READ_AGAIN_FIRST_S = 0.2
 READ_AGAIN_MOST_S = 5.0
 
@@ -47,7 +46,7 @@ class Incoming:
         self._post = post
         self._clock = clock
         self._reconnected = asyncio.Event()
-        self._worlds = HeldWorlds()
+        self._worlds = WorldCache()
         self.fetcher = WorldFetcher(bucket, identity.job, self._worlds, post, self.read_again)
         self._log = logger(worker=identity.worker)
 
@@ -63,11 +62,11 @@ class Incoming:
         await self._bus.serve(subjects.worker_command(cluster, worker), self._on_command)
 
     def read_again(self) -> None:
-        """Has the stored world read once more: messages may have been missed."""
+        """Requests another read of the stored world, because messages may be lost."""
         self._reconnected.set()
 
     async def keep_reading(self) -> None:
-        """Posts the last stored assignment as if it had just been sent, at first and after each reconnection."""
+        """Posts the stored assignment as if it had just been sent, at the start and after each reconnection."""
         while True:
             await self._read_stored_world()
             await self._reconnected.wait()
@@ -129,8 +128,8 @@ class Incoming:
             return
 
         def heard(world: Assignment) -> WorkerEvent:
-            told = Invite(invite.job, invite.workers, world, invite.why, invite.terms)
-            return InviteHeard(self._clock.monotonic_s(), told, epoch)
+            sent = Invite(invite.job, invite.workers, world, invite.why, invite.terms)
+            return InviteHeard(self._clock.monotonic_s(), sent, epoch)
 
         self.fetcher.want("invite", invite.world, heard, at_once=False)
 
@@ -140,4 +139,4 @@ class Incoming:
                 self._post(StopAsked(self._clock.monotonic_s(), why, grace_s))
                 return Answer(ok=True)
             case _:
-                return Answer(ok=False, why=f"{received.envelope.kind} is no command for a worker")
+                return Answer(ok=False, why=f"{received.envelope.kind} is not a command for a worker")

@@ -1,4 +1,4 @@
-"""What each event teaches. Nothing is decided here, and what is stale, late or not for this worker teaches nothing."""
+"""Learning: each event updates the state, without decisions. Late events and those for other workers change nothing."""
 
 from dataclasses import replace
 from typing import assert_never
@@ -76,7 +76,7 @@ def learn(state: WorkerState, event: WorkerEvent) -> WorkerState:
         case HaltHeard():
             return _halted(state, event)
         case LocateHeard():
-            return _asked_where(state, event)
+            return _locate(state, event)
         case EndStalledHeard():
             return _hear(state, event.epoch, event.at_s) if event.order.job == state.identity.job else state
         case InviteHeard():
@@ -115,7 +115,7 @@ def _host_lost(state: WorkerState, event: HostLost) -> WorkerState:
     steady = state.host.phase is HostPhase.WARM and event.at_s - state.host.since_s >= rules.host_steady_s
     losses = 1 if steady else state.host.losses + 1
     backoff_s = pause_after(losses, rules.host_backoff_s, rules.host_backoff_max_s)
-    how = f"host lost: {event.why}"
+    how = host_lost(event.why)
     gone = [(trainer.birth, TrainerExit(rank=trainer.rank, signal="SIGKILL", error=how)) for trainer in state.trainers]
     host = replace(
         state.host,
@@ -129,8 +129,12 @@ def _host_lost(state: WorkerState, event: HostLost) -> WorkerState:
     return replace(trainers.ended(state, gone, event.at_s), host=host, stop=None)
 
 
+def host_lost(why: str) -> str:
+    return f"host lost: {why}"
+
+
 def is_newer(state: WorkerState, event: AssignmentHeard | HaltHeard) -> bool:
-    """The fence. A halt is answered by the assignment of the same generation; what is repeated teaches nothing."""
+    """The fence: True for a newer halt or assignment. An assignment answers the halt of its own generation."""
     if (event.epoch or 0) < state.contact.epoch:
         return False
     if isinstance(event, HaltHeard):
@@ -182,14 +186,14 @@ def _halted(state: WorkerState, event: HaltHeard) -> WorkerState:
             ending=replace(state.ending, grace_s=halt.stop_grace_s, by_s=_ends_by_s(state, halt, event.at_s)),
         )
     elif halt.generation == state.fence and is_parking(state):
-        # Said again: it was first said longer ago than it was heard.
+        # A repeated halt: it was first sent some time ago, so look at the trainers at once.
         state = replace(state, observation=replace(state.observation, due_s=event.at_s))
     return _hear(state, event.epoch, event.at_s)
 
 
 def _ends_sooner(state: WorkerState, halt: Halt) -> bool:
-    """Said again, now with no world to follow, or with less time. A halt that comes after the assignment of its own
-    generation is late and is ignored."""
+    """True for a repeated halt that ends the world, or gives less time. A halt that comes after the assignment of its
+    own generation is late and is ignored."""
     is_answered = state.world is not None and state.world.generation >= halt.generation
     if halt.generation != state.fence or state.pending is not None or is_answered or not halt.ends:
         return False
@@ -210,7 +214,7 @@ def _invited(state: WorkerState, event: InviteHeard) -> WorkerState:
     return _hear(state, event.epoch, event.at_s)
 
 
-def _asked_where(state: WorkerState, event: LocateHeard) -> WorkerState:
+def _locate(state: WorkerState, event: LocateHeard) -> WorkerState:
     if event.locate.job != state.identity.job:
         return state
     if (event.epoch or 0) >= state.contact.epoch:
@@ -231,7 +235,7 @@ def _released(state: WorkerState, event: ReleaseHeard) -> WorkerState:
 
 
 def _release_grace_s(state: WorkerState) -> float:
-    """What is in no world has nothing to finish."""
+    """Returns the grace for a release. Trainers outside of any world have nothing to finish."""
     at_rest = state.standing is not Standing.MEMBER and all(trainer.attached is not None for trainer in state.trainers)
     return min(state.ending.grace_s, state.rules.parked_grace_s) if at_rest else state.ending.grace_s
 
@@ -249,7 +253,7 @@ def _noticed(state: WorkerState, event: NoticeCame) -> WorkerState:
 
 
 def _stop_asked(state: WorkerState, event: StopAsked) -> WorkerState:
-    """Asked again, it waits for nobody."""
+    """Starts to leave. A second request ends all trainers at once."""
     if state.leaving is None:
         grace_s = state.ending.grace_s if event.grace_s is None else max(0.0, event.grace_s)
         return replace(state, leaving=Leaving(event.why, 0, grace_s))

@@ -1,4 +1,4 @@
-"""What is learned of trainers: forked, attached, heard, ended."""
+"""Learning about trainers: forked, attached, heard, ended."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -23,7 +23,7 @@ from runtime.backoff import pause_after
 
 
 def forked(state: WorkerState, birth: Birth, pid: int = 0) -> WorkerState:
-    """An exit may be heard before the fork it proves."""
+    """Learns a fork. An exit may arrive before the fork that it proves."""
     trainer = state.trainer(birth)
     if trainer is None or trainer.pid is not None:
         return state
@@ -34,11 +34,11 @@ def forked(state: WorkerState, birth: Birth, pid: int = 0) -> WorkerState:
 
 
 def ended(state: WorkerState, exits: Iterable[tuple[Birth, TrainerExit]], at_s: float) -> WorkerState:
-    for birth, told in exits:
+    for birth, sent in exits:
         trainer = state.trainer(birth)
         if trainer is None:
             continue
-        how = _as_of(told, state, trainer)
+        how = _as_of(sent, state, trainer)
         lives = state.fence == state.generation or state.planned
         state = replace(state, trainers=tuple(other for other in state.trainers if other.birth != birth))
         if state.stop is not None:
@@ -53,7 +53,7 @@ def ended(state: WorkerState, exits: Iterable[tuple[Birth, TrainerExit]], at_s: 
 
 
 def _fell(state: WorkerState, trainer: Trainer, how: TrainerExit) -> WorkerState:
-    """Nothing ends trainers that live on when their world is halted: whoever does so all the same does it by itself."""
+    """Learns that a live trainer ended by itself: a halt of its world ends no live trainer."""
     if not trainer.is_live or trainer.newborn or trainer.finished or not (how.clean or how.by_itself):
         return state
     kept = tuple(each for each in state.outcomes.fallen if each.generation == state.fence)
@@ -72,14 +72,14 @@ def attached(state: WorkerState, event: TrainerAttached) -> WorkerState:
     if trainer is None:
         return state
     fresh = TrainerStatus(local_rank=trainer.local_rank, rank=trainer.rank)
-    return _replaced(state, replace(trainer, attached=fresh, detached_at_s=None, told=None))
+    return _replaced(state, replace(trainer, attached=fresh, detached_at_s=None, sent=None))
 
 
 def detached(state: WorkerState, event: TrainerDetached) -> WorkerState:
     trainer = state.trainer((event.generation, event.rank))
     if trainer is None or trainer.attached is None:
         return state
-    return _replaced(state, replace(trainer, attached=None, detached_at_s=event.at_s, told=None))
+    return _replaced(state, replace(trainer, attached=None, detached_at_s=event.at_s, sent=None))
 
 
 def said(state: WorkerState, event: TrainerSaid) -> WorkerState:
@@ -88,7 +88,7 @@ def said(state: WorkerState, event: TrainerSaid) -> WorkerState:
         return state
     seen_alive = trainer.attached.parking
     parking = seen_alive if seen_alive > event.status.parked else NO_GENERATION
-    # Who speaks runs, also where the kernel cannot be asked since it lives in another container.
+    # A trainer that sends a status runs, even in another container, where the kernel does not show its process.
     status = structs.replace(
         event.status, local_rank=trainer.local_rank, parking=parking, located=state.observation.locate
     )
@@ -122,8 +122,8 @@ def step(state: WorkerState, event: StepCompleted) -> WorkerState:
 
 
 def checkpoint(state: WorkerState, event: CheckpointReported) -> WorkerState:
-    """Counts in its world only. One that the script writes when it is ended is the newest all the same, unless the SDK
-    says more about those that it writes."""
+    """Learns a checkpoint of a script without the SDK. It counts in its own world only, but it becomes the newest
+    checkpoint even after that, unless the SDK reports checkpoints with their steps."""
     if state.progress.checkpoint is None or state.progress.checkpoint.step is None:
         state = replace(state, progress=replace(state.progress, checkpoint=WrittenCheckpoint(at=event.at)))
     if event.generation != state.generation or not state.ranks or state.stop is not None:
@@ -131,14 +131,14 @@ def checkpoint(state: WorkerState, event: CheckpointReported) -> WorkerState:
     return replace(state, progress=replace(state.progress, checkpoints=state.progress.checkpoints + 1))
 
 
-def _as_of(told: TrainerExit, state: WorkerState, trainer: Trainer) -> TrainerExit:
-    """With its present rank: the host knows it by the one it was forked with."""
-    early = told.clean and trainer.is_live and not trainer.newborn and not trainer.finished
-    return structs.replace(told, rank=state.present_rank(trainer), early=early)
+def _as_of(sent: TrainerExit, state: WorkerState, trainer: Trainer) -> TrainerExit:
+    """Returns the exit with the trainer's current rank. The host knows only the rank it was forked with."""
+    early = sent.clean and trainer.is_live and not trainer.newborn and not trainer.finished
+    return structs.replace(sent, rank=state.current_rank(trainer), early=early)
 
 
 def back_off(state: WorkerState, at_s: float) -> WorkerState:
-    """Several that end together are one loss."""
+    """Delays the next fork of invited trainers. Several that end together count as one loss."""
     if at_s < state.invitation.due_s:
         return state
     rules = state.rules

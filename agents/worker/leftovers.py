@@ -1,9 +1,8 @@
-"""The record that a worker-agent keeps on disk, so that the next agent or controller can end what it left running.
+"""The record of a worker's processes on disk, from which the next agent or controller ends what a dead agent left.
 
-Each worker has a folder with a lock that its agent holds for life, and a record of the processes it started. A folder
-whose lock is free belongs to a dead agent. A process is known by its number *and* the moment it was started, or by the
-worker's id in its environment, or by the worker's cgroup: a number that was used again for something else is left
-alone.
+Each worker has a folder with a record of its processes and a lock that its agent holds until it ends. A folder whose
+lock is free belongs to a dead agent. A process is identified by its pid *and* its start time, or by the worker's id in
+its environment, or by the worker's cgroup, so that a reused pid is never killed.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from agents.worker.containment import Cage
+from agents.worker.containment import Containment
 from messages.decoding import Undecodable, decode, encode_readable
 from messages.ids import WorkerId
 from runtime import proc
@@ -51,12 +50,12 @@ class Left(Struct, frozen=True):
 
 
 class WorkerFolder:
-    """The folder of a worker, claimed: no other agent has it as long as this process lives."""
+    """The locked folder of a worker. No other agent can use it while this process lives."""
 
     def __init__(self, path: Path, lock: int, worker: WorkerId) -> None:
         self.path = path
-        self.cage: Cage | None = None
-        """None where other things run below this process, too."""
+        self.containment: Containment | None = None
+        """None if this process has other descendants, too."""
         self._lock = lock
         self._log_once = Once()
         self._left = Left(worker=worker, boot=proc.boot_id())
@@ -64,12 +63,12 @@ class WorkerFolder:
 
     @property
     def left(self) -> Left:
-        """What would be left if the agent ended now."""
+        """The record of what runs now."""
         return self._left
 
-    def contain(self, cage: Cage) -> None:
-        self.cage = cage
-        self._left = msgspec.structs.replace(self._left, cgroup=cage.path)
+    def contain(self, containment: Containment) -> None:
+        self.containment = containment
+        self._left = msgspec.structs.replace(self._left, cgroup=containment.path)
         self._write()
 
     def pids(self) -> list[int]:
@@ -85,13 +84,13 @@ class WorkerFolder:
         self._keep(tuple(process for process in self._left.processes if process.pid != pid))
 
     def remove(self) -> None:
-        if self.cage is not None:
-            self.cage.remove()
+        if self.containment is not None:
+            self.containment.remove()
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 
     def _keep(self, processes: tuple[ProcessId, ...]) -> None:
-        """Replaces the record. A full disk ends no training: the worker's id in the environment is a second trace."""
+        """Replaces the record. A full disk does not end training: the environments also identify the processes."""
         self._left = msgspec.structs.replace(self._left, processes=processes)
         try:
             self._write()
@@ -106,7 +105,7 @@ class WorkerFolder:
 
 
 async def claim(run_dir: Path, uid: str, worker: WorkerId) -> WorkerFolder:
-    """The worker's folder, after everything that dead agents left running in this run folder has been ended."""
+    """Locks the worker's folder, and ends everything that dead agents left running in this run folder."""
     path = run_dir / uid
     lock = await _lock_soon(path)
     if lock is None:
@@ -118,7 +117,7 @@ async def claim(run_dir: Path, uid: str, worker: WorkerId) -> WorkerFolder:
 
 
 async def end_dead(left: Left | None) -> None:
-    """Ends everything that a dead agent left, also what lost every trace of it but its cgroup."""
+    """Ends everything that a dead agent left, including processes that only its cgroup identifies."""
     if left is not None:
         await asyncio.to_thread(_end_cgroup, left)
     await end_left(left)
@@ -141,7 +140,7 @@ async def end_left(left: Left | None) -> None:
         return
     logger().warning("leftovers_ended", of=left.worker, processes=found)
     for pid in found:
-        # Trainers and hosts lead groups of their own; what merely carries the mark may not.
+        # Trainers and hosts lead their own process groups; other processes with the mark may not.
         if not signal_group(pid, signal.SIGKILL):
             send([pid], signal.SIGKILL)
     async with asyncio.TaskGroup() as waits:
@@ -150,7 +149,7 @@ async def end_left(left: Left | None) -> None:
 
 
 def kill_left(left: Left) -> None:
-    """Kills the recorded processes at once and does not wait: for when there is no time left."""
+    """Kills the recorded processes at once and does not wait."""
     for process in left.processes:
         if start_time_of(process.pid) == process.started:
             signal_group(process.pid, signal.SIGKILL)
@@ -172,7 +171,7 @@ def _others(run_dir: Path, own: Path) -> list[Path]:
 
 
 async def _lock_soon(path: Path) -> int | None:
-    """Locks the folder. Another agent may hold it for a moment, to see whether it belongs to a dead one."""
+    """Locks the folder. Another agent may hold the lock for a moment, to find dead agents."""
     until_s = time.monotonic() + CLAIM_S
     while True:
         _make(path)
@@ -186,7 +185,7 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise UserError(f"{folder} cannot be made: {error.strerror}", "give another folder with --run-dir") from error
+        raise UserError(f"Cannot create {folder}: {error.strerror}", "give another folder with --run-dir") from error
 
 
 def _try_lock(folder: Path) -> int | None:
@@ -205,7 +204,7 @@ def _try_lock(folder: Path) -> int | None:
 
 
 def read_left(folder: Path) -> Left | None:
-    """Reads the record. None if there is none or it is unreadable: what carries the worker's id is found without it."""
+    """Reads the record. None if it is missing or unreadable: the environments also identify the processes."""
     try:
         return decode((folder / RECORD).read_bytes(), Left)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What the host and the trainers say: turned into events of the core, log lines and progress."""
+"""Messages of the host and the trainers, turned into events of the core, log lines and progress."""
 
 from collections.abc import Callable, Sequence
 from typing import assert_never
@@ -93,7 +93,7 @@ class Listener:
                 assert_never(message)
 
     def _place_of(self, birth: Birth) -> Birth:
-        """The world and rank that a trainer is in now; the host knows only those it was forked with."""
+        """Returns the trainer's current world and rank. The host knows only those that it was forked with."""
         said = self.trainers.newest(birth)
         return birth if said is None or not said.generation else (Generation(said.generation), Rank(said.rank))
 

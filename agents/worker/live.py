@@ -1,4 +1,4 @@
-"""Questions about trainers that live through changes of the world: who stands in the way, who is told what."""
+"""Queries about live trainers: which prevent the next world, and which command each must get."""
 
 from agents.worker.commands import Enter, Park, TrainerCommand
 from agents.worker.state import Standing, WorkerState, own_place
@@ -8,12 +8,12 @@ from messages.worlds import Assignment, Entry
 
 
 def can_obey(state: WorkerState) -> bool:
-    """Whether no trainer stands in the way of the newest halt or assignment."""
+    """True if no trainer prevents the newest halt or assignment."""
     world = state.pending
-    if state.ending.by_s is not None or (world is not None and world.hot is None):
+    if state.ending.by_s is not None or (world is not None and world.live is None):
         return not state.trainers
     if state.planned and state.outcomes.exits:
-        return False  # The world before has lost a rank: nobody gets out of it by plan.
+        return False  # The previous world has lost a rank, so its trainers cannot leave it as planned.
     place = own_place(state.identity.worker, world)
     if world is not None and place is not None and state.planned:
         entered = {trainer.local_rank for trainer in state.trainers if trainer.shows(world.generation)}
@@ -22,23 +22,23 @@ def can_obey(state: WorkerState) -> bool:
 
 
 def is_parking(state: WorkerState) -> bool:
-    """Whether trainers that live on were halted and have not all said that they parked."""
+    """True if live trainers were halted and have not all confirmed that they parked."""
     halted = state.fence > state.generation and state.pending is None
     return halted and state.stop is None and state.leaving is None and bool(_behind(state))
 
 
 def all_seen_alive(state: WorkerState) -> bool:
-    """Whether each trainer that still has to park was alive when it was last looked at."""
+    """True if each trainer that still has to park was alive at the last look."""
     return all(t.attached is not None and t.attached.parking == state.fence for t in _behind(state))
 
 
 def must_end(state: WorkerState, at_s: float) -> bool:
-    """Whether the trainers have to be ended before the newest halt or assignment can be obeyed.
+    """True if the trainers must be ended before the newest halt or assignment can be obeyed.
 
-    They share their fate: where one does not listen, its neighbours' world is lost too."""
+    One trainer that cannot get commands is enough: the world of its neighbours is lost too."""
     if state.fence <= state.generation and state.pending is None:
         return False
-    if state.pending is not None and state.pending.hot is None:
+    if state.pending is not None and state.pending.live is None:
         return True
     if state.planned:
         return False
@@ -47,29 +47,29 @@ def must_end(state: WorkerState, at_s: float) -> bool:
 
 
 def may_end(state: WorkerState, at_s: float) -> bool:
-    """Whether trainers after whose world none follows get their signal now.
+    """True if trainers get their signal now, because no world follows theirs.
 
-    A parked trainer saves its state when it gets SIGTERM. So they park first, within bounds."""
+    A parked trainer saves its state when it gets SIGTERM, so trainers park first, for a bounded time."""
     if state.ending.by_s is None:
         return False
     return at_s >= state.ending.by_s or all(not t.is_live or t.clear_of(state.fence) for t in state.trainers)
 
 
 def needs_trainers(state: WorkerState) -> bool:
-    """Whether an invitation finds it with fewer trainers than it could bring."""
+    """True if the worker is in no world and has fewer trainers than slots."""
     alive = [trainer for trainer in state.trainers if trainer.detached_at_s is None]
     return state.standing is not Standing.MEMBER and len(alive) < state.identity.slots
 
 
 def all_warm(state: WorkerState) -> bool:
-    """Whether everybody it was invited to bring waits to be taken into a world."""
+    """True if an invited trainer waits in each slot."""
     return len(state.trainers) == state.identity.slots and all(
         trainer.newborn and trainer.attached is not None for trainer in state.trainers
     )
 
 
 def entered(state: WorkerState) -> set[Rank]:
-    """The ranks of the obeyed world whose trainers have said that they are in it."""
+    """Returns the ranks of the obeyed world whose trainers have confirmed that they are in it."""
     ranks = state.ranks
     return {
         ranks[trainer.local_rank]
@@ -83,17 +83,17 @@ def has_switched(state: WorkerState) -> bool:
 
 
 def command_for(state: WorkerState, trainer: Trainer) -> TrainerCommand | None:
-    """What an attached trainer has to be told, as long as it does not show it."""
+    """Returns the command that an attached trainer needs, until its status shows the effect."""
     if trainer.attached is None or state.leaving is not None or state.stop is not None:
         return None
     world = state.pending or (state.world if state.fence == state.generation else None)
     if world is None:
         return None if trainer.clear_of(state.fence) else Park(state.fence)
-    if world.hot is None:
+    if world.live is None:
         return _start(state, trainer, world)
     place = own_place(state.identity.worker, world)
     if place is None or trainer.local_rank >= place.ranks:
-        return _farewell(trainer, world, world.hot.entry)
+        return _leave_world(trainer, world, world.live.entry)
     if trainer.shows(world.generation):
         return None
     return Enter(world, Rank(place.first_rank + trainer.local_rank))
@@ -107,10 +107,10 @@ def _start(state: WorkerState, trainer: Trainer, world: Assignment) -> TrainerCo
     forked_for_it = trainer.generation == world.generation and not trainer.invited
     if not forked_for_it or trainer.shows(world.generation):
         return None
-    return Enter(world, state.present_rank(trainer))
+    return Enter(world, state.current_rank(trainer))
 
 
-def _farewell(trainer: Trainer, world: Assignment, entry: Entry) -> TrainerCommand | None:
+def _leave_world(trainer: Trainer, world: Assignment, entry: Entry) -> TrainerCommand | None:
     if trainer.clear_of(world.generation):
         return None
     if entry is Entry.PLANNED and _trains(trainer, world.generation):

@@ -9,13 +9,13 @@ from agents.worker.effects import AbortTrainer, ForkTrainers, LookAtTrainers, St
 from agents.worker.events import EndStalledHeard, LocateHeard, TrainerAttached, WorkerEvent
 from agents.worker.live import command_for, entered, is_parking, needs_trainers
 from agents.worker.state import HostPhase, WorkerState, own_place
-from agents.worker.trainer import Told, Trainer, a_forked
+from agents.worker.trainer import SentCommand, Trainer, a_forked
 from messages.ids import Rank
 from messages.workers import TrainerExit
 
 
 def greet(state: WorkerState, event: WorkerEvent) -> list[WorkerEffect]:
-    """A trainer that has just attached need not wait for the next heartbeat to know that the bus is there."""
+    """Tells a trainer that has just attached that the bus is connected, before the next heartbeat does."""
     if not isinstance(event, TrainerAttached) or not state.contact.connected:
         return []
     known = state.trainer((event.generation, event.rank)) is not None
@@ -23,7 +23,7 @@ def greet(state: WorkerState, event: WorkerEvent) -> list[WorkerEffect]:
 
 
 def locate(state: WorkerState, event: WorkerEvent) -> list[WorkerEffect]:
-    """Trainers answer for themselves if they can; the kernel says which of them run."""
+    """Requests the positions of all trainers. The kernel shows which of them run if they cannot answer."""
     if not isinstance(event, LocateHeard) or state.observation.is_located:
         return []
     attached = [trainer for trainer in state.trainers if trainer.attached is not None]
@@ -31,7 +31,7 @@ def locate(state: WorkerState, event: WorkerEvent) -> list[WorkerEffect]:
 
 
 def end_stalled(state: WorkerState, event: WorkerEvent) -> list[WorkerEffect]:
-    """Not in a world that was halted since. Asked again until the exits are known, so nothing is remembered of it."""
+    """Ends stalled ranks, unless their world was halted. The master repeats the order, so it is not stored."""
     if not isinstance(event, EndStalledHeard) or event.order.job != state.identity.job:
         return []
     order, is_old = event.order, (event.epoch or 0) < state.contact.epoch
@@ -53,31 +53,31 @@ def tell_trainers(state: WorkerState, at_s: float) -> Step:
     trainers = []
     for trainer in state.trainers:
         command = command_for(state, trainer)
-        told = trainer.told
-        known = told is not None and told.command == command and at_s < told.at_s + state.rules.repeat_s
+        sent = trainer.sent
+        known = sent is not None and sent.command == command and at_s < sent.at_s + state.rules.repeat_s
         if command is not None and not known:
             effects.append(TellTrainer(trainer.generation, trainer.rank, command))
-            trainer = _on_the_way(replace(trainer, told=Told(command, at_s)))
+            trainer = _entering(replace(trainer, sent=SentCommand(command, at_s)))
         trainers.append(trainer)
     return (replace(state, trainers=tuple(trainers)), effects) if effects else (state, [])
 
 
-def _on_the_way(trainer: Trainer) -> Trainer:
-    if trainer.told is None or not isinstance(trainer.told.command, Enter) or trainer.entered:
+def _entering(trainer: Trainer) -> Trainer:
+    if trainer.sent is None or not isinstance(trainer.sent.command, Enter) or trainer.entered:
         return trainer
-    above = max(trainer.above, trainer.told.command.world.generation) if trainer.newborn else trainer.above
+    above = max(trainer.above, trainer.sent.command.world.generation) if trainer.newborn else trainer.above
     return replace(trainer, entered=True, above=above)
 
 
 def look(state: WorkerState, at_s: float) -> Step:
-    """A trainer that is slow to park differs from a stopped one: the master waits longer for it."""
+    """Looks at trainers that have not parked. The master waits longer for a slow trainer than for a stopped one."""
     if not is_parking(state) or at_s < state.observation.due_s:
         return state, []
     return replace(state, observation=replace(state.observation, due_s=at_s + state.rules.look_s)), [LookAtTrainers()]
 
 
 def fork_invited(state: WorkerState, at_s: float) -> Step:
-    """Forks trainers ahead of the world that will take them; they are not reported until they are warm."""
+    """Forks trainers before the world that they will enter. They are reported when they are warm."""
     world = state.invitation.world
     if (
         world is None
@@ -100,12 +100,12 @@ def fork_invited(state: WorkerState, at_s: float) -> Step:
 
 
 def count_missing(state: WorkerState) -> WorkerState:
-    """Ranks of a world that nobody is forked for, and whose trainers ended before it began."""
-    if state.world is None or state.world.hot is None:
+    """Adds exits for ranks of a live world whose trainers ended before the world began."""
+    if state.world is None or state.world.live is None:
         return state
     alive = {trainer.local_rank for trainer in state.trainers}
     fallen = {each.local_rank: each.exit for each in state.outcomes.fallen}
-    error = f"it had ended before generation {state.generation} began"
+    error = f"the trainer ended before generation {state.generation} began"
     missing = (
         structs.replace(fallen[local_rank], rank=rank)
         if local_rank in fallen
@@ -117,7 +117,7 @@ def count_missing(state: WorkerState) -> WorkerState:
 
 
 def count_entered(state: WorkerState) -> WorkerState:
-    if state.world is None or state.world.hot is None:
+    if state.world is None or state.world.live is None:
         return state
     came = entered(state)
     return (
@@ -128,17 +128,17 @@ def count_entered(state: WorkerState) -> WorkerState:
 
 
 def overdue_at_s(state: WorkerState) -> float | None:
-    """When invited trainers that have not attached are given up."""
+    """Returns when invited trainers that have not attached are abandoned."""
     waiting = any(trainer.newborn and trainer.attached is None for trainer in state.trainers)
     return state.invitation.forked_at_s + state.rules.attach_s if waiting and state.stop is None else None
 
 
 def repeats_at_s(state: WorkerState) -> list[float]:
-    """When a command to a trainer is repeated, or the trainer is given up because it does not answer."""
+    """Returns when commands are repeated, or trainers without an answer are abandoned."""
     since = [
-        trainer.told.at_s
+        trainer.sent.at_s
         for trainer in state.trainers
-        if trainer.told is not None and command_for(state, trainer) is not None
+        if trainer.sent is not None and command_for(state, trainer) is not None
     ]
     if not state.planned and state.stop is None:
         since += [

@@ -1,4 +1,4 @@
-"""`tradewind worker`: a worker-agent, from its settings to its exit code."""
+"""The main function of a worker-agent (`tradewind worker`)."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agents.worker.agent import Hands, work
-from agents.worker.containment import Cage
+from agents.worker.containment import Containment
 from agents.worker.events import BusBack, BusLost, WorkerEvent
 from agents.worker.external_host import HostContainer, socket_path
 from agents.worker.host import HostCommand, find_host_file
@@ -29,17 +29,17 @@ from runtime.process import Stop
 from tradewind.protocol.variables import TRAINER_SOCKET
 
 DRAIN_AFTER_NOTICE_S = 30.0
-"""For the grace of trainers, and what is said last."""
+"""Seconds after a notice for the grace of trainers and the last messages."""
 BUS_DRAIN_S = 3.0
 
 
 def drain_s(settings: WorkerSettings) -> float:
-    """For `runtime.process.run`: how long an agent may take to end after SIGTERM."""
+    """Returns the seconds that an agent may take to end after SIGTERM."""
     return settings.notice_s + DRAIN_AFTER_NOTICE_S
 
 
 async def main(settings: WorkerSettings, stop: Stop, *, alone: bool = False) -> int:
-    """`alone`: nothing runs below this process but the job, so that whatever is left there at its end is killed."""
+    """Runs the agent. `alone`: this process has no descendants but the job's, so it kills all of them at its end."""
     uid = settings.uid or f"w{secrets.token_hex(4)}"
     identity = _identity(settings, WorkerId(f"{uid}-{secrets.token_hex(2)}"))
     host_file = None if settings.external_host else find_host_file(settings.host_file)
@@ -48,7 +48,7 @@ async def main(settings: WorkerSettings, stop: Stop, *, alone: bool = False) -> 
     folder = await claim(Path(settings.run_dir), uid, identity.worker)
     try:
         if alone and not settings.external_host:
-            folder.contain(Cage(identity.worker, use_cgroup=settings.cgroup))
+            folder.contain(Containment(identity.worker, use_cgroup=settings.cgroup))
         inbox = Inbox[WorkerEvent]()
         on_change = posting_bus_changes(inbox, SystemClock(), BusBack, BusLost)
         bus = await connect_when_up(

@@ -1,7 +1,7 @@
-"""Trainers' lines on their way to the log stream: in order, in batches, each batch sent until the stream has it.
+"""The outbox for trainers' lines: sends them to the log stream in order and in batches, and retries each batch.
 
-While the bus is away batches wait, up to a bound; past it the oldest are dropped and counted. A batch that was sent
-twice is stored once: its id says which lines it holds.
+Batches wait while the bus is away, up to a bound; above it, the oldest are dropped and counted. A batch that was sent
+twice is stored once, because its id identifies its lines.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from runtime.errors import BusRefused
 from runtime.logs import Once, logger
 
 LINGER_S = 0.1
-"""Time that a batch has to fill."""
+"""Seconds until a batch that is not full is sent."""
 BATCH_LINES = 200
 BATCH_BYTES = 100_000
 
 PublishDurable = Callable[[str, LogLines, str], Awaitable[None]]
-"""Subject, message, and the id by which a second copy is known."""
+"""Publishes a message on a subject. The id identifies a second copy."""
 
 
 @dataclass(slots=True)
@@ -74,20 +74,20 @@ class LogOutbox:
             self._sealing = asyncio.get_running_loop().call_later(LINGER_S, self._seal_all)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Sends batches, until cancelled."""
         await self._sealed.run()
 
     def hurry(self) -> None:
-        """What is there goes out at once: somebody waits for it."""
+        """Sends waiting lines at once."""
         self._seal_all()
 
     async def flush(self, timeout_s: float) -> bool:
-        """Whether everything reached the stream in time."""
+        """Sends all lines. Returns True if the stream has them in time."""
         self.hurry()
         return await self._sealed.flush(timeout_s)
 
     def _batch_for(self, generation: Generation, rank: Rank, stderr: bool, size_bytes: int) -> _Batch:
-        """The rank's open batch if the line fits into it: a batch has one generation, one stream, and no gap."""
+        """Returns a batch with room for the line. A batch has one generation, one stream and no gap."""
         batch = self._open.get(rank)
         if batch is not None:
             full = len(batch.lines) >= BATCH_LINES or batch.size_bytes + size_bytes > BATCH_BYTES
@@ -119,7 +119,7 @@ class LogOutbox:
             oldest = self._sealed.drop_oldest()
             if oldest is None:
                 return
-            self._drop(oldest, "too many lines are waiting to be sent")
+            self._drop(oldest, "too many lines wait for the bus")
 
     def _drop(self, batch: _Batch, why: str) -> None:
         self.dropped_lines += len(batch.lines)

@@ -1,4 +1,4 @@
-"""What a worker-agent publishes on the bus: heartbeats, facts, notices, progress and log lines."""
+"""Messages of a worker-agent to the bus: heartbeats, facts, notices, progress and log lines."""
 
 import asyncio
 
@@ -28,19 +28,20 @@ class Outgoing:
         subject = subjects.worker_heartbeat(self._identity.cluster, self._identity.worker)
         self._bus.publish(subject, WorkerHeartbeat(status))
 
-    def fact(self, told: TellFact) -> None:
-        self._publish_own(told.fact, fact_message(told))
+    def fact(self, sent: TellFact) -> None:
+        self._publish_own(sent.fact, fact_message(sent))
 
     def notice(self, remaining_s: float, source: str) -> None:
         identity = self._identity
         self._publish_own("notice", WorkerNoticed(identity.worker, identity.job, remaining_s, source))
 
     def flush_progress(self) -> None:
+        subject = subjects.worker_progress(self._identity.cluster, self._identity.worker)
         for progress in self.progress.take():
-            self._bus.publish(subjects.progress(self._identity.job), progress)
+            self._bus.publish(subject, progress)
 
     async def report_progress(self) -> None:
-        """Runs until cancelled."""
+        """Publishes progress once a second, until cancelled."""
         while True:
             await asyncio.sleep(REPORT_EVERY_S)
             self.flush_progress()

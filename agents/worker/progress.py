@@ -1,4 +1,4 @@
-"""What trainers report of their steps, gathered so that the bus carries at most one message a second."""
+"""Gathers the progress of trainers, so that a worker sends at most one message a second."""
 
 from collections.abc import Iterable
 
@@ -28,14 +28,14 @@ class ProgressBook:
     ) -> None:
         known = self._ranks.get((generation, rank))
         for report in reports:
-            known = _begun(rank, report) if known is None else _gone_on(known, report)
+            known = _first(rank, report) if known is None else _added(known, report)
         if known is not None:
             self._ranks[generation, rank] = structs.replace(
                 known, measured=measured or known.measured, counted=counted or known.counted
             )
 
     def take(self) -> list[Progress]:
-        """What was reported since the last time, one message for each generation."""
+        """Returns the reports since the last call, in one message for each generation."""
         taken, self._ranks = self._ranks, {}
         return [
             Progress(
@@ -48,7 +48,7 @@ class ProgressBook:
         ]
 
 
-def _begun(rank: Rank, report: StepReport) -> RankProgress:
+def _first(rank: Rank, report: StepReport) -> RankProgress:
     return RankProgress(
         rank=rank,
         first_step=report.step,
@@ -61,7 +61,7 @@ def _begun(rank: Rank, report: StepReport) -> RankProgress:
     )
 
 
-def _gone_on(known: RankProgress, report: StepReport) -> RankProgress:
+def _added(known: RankProgress, report: StepReport) -> RankProgress:
     is_silent = report.loss is None and not report.nonfinite
     return structs.replace(
         known,

@@ -1,4 +1,4 @@
-"""Rules for restarted scripts: those without the SDK, which are ended and forked again for each world."""
+"""Rules for scripts without the SDK, whose trainers are ended and forked again for each world."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from agents.worker.trainer import a_forked
 
 
 def end_stray(state: WorkerState, event: WorkerEvent) -> list[WorkerEffect]:
-    """A trainer of a dead generation that nobody counts any more must not live on."""
+    """Stops a trainer of an old generation that the state no longer contains."""
     if not isinstance(event, TrainerForked) or event.generation >= state.generation:
         return []
     counted = any(trainer.generation <= event.generation for trainer in state.trainers)
@@ -19,7 +19,7 @@ def end_stray(state: WorkerState, event: WorkerEvent) -> list[WorkerEffect]:
 def fork(state: WorkerState, at_s: float) -> Step:
     world = state.world
     untouched = not state.trainers and not state.outcomes.exits and state.fence == state.generation
-    if world is None or world.hot is not None or not state.ranks or not untouched:
+    if world is None or world.live is not None or not state.ranks or not untouched:
         return state, []
     if state.host.phase is not HostPhase.WARM or state.leaving:
         return state, []

@@ -20,36 +20,36 @@ class WorkerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The job to work for."""
     cluster: Name = "local"
     uid: Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,56}[a-z0-9])?$")] | None = None
-    """The first part of the worker's id, random if not given; the second is new at each start."""
+    """The first part of the worker's id; random by default. The second part is new at each start."""
     slots: Annotated[int, Meta(ge=1, le=64)] = 1
-    """Ranks it can hold."""
+    """Ranks that the worker can hold."""
     python: str | None = None
-    """The interpreter that trains; else the one that the job names, else the agent's own."""
+    """The interpreter of the trainers. Default: the one that the job names, else the agent's own."""
     region: str = ""
     zone: str = ""
     node: str = field(default_factory=socket.gethostname)
     address: str = "127.0.0.1"
-    """Where ranks of other workers reach those of this one."""
+    """The address at which ranks of other workers reach those of this worker."""
     run_dir: str = field(default_factory=_default_run_dir)
-    """Holds a folder for each worker; what a dead agent left running is found there and ended."""
+    """Holds a folder for each worker. The agent ends what dead agents left running, which it finds there."""
     cgroup: bool = True
-    """Where it may, it makes a cgroup below its own for all that the job starts."""
+    """If permitted, the agent creates a cgroup below its own for all processes of the job."""
     echo: bool = False
-    """Trainers' lines also go to the terminal, each after its rank."""
+    """Trainers' lines also go to the terminal, each with its rank."""
     notice_s: Annotated[float, Meta(gt=0, le=3600)] = 15.0
-    """What a SIGTERM leaves to hand over."""
+    """Seconds from SIGTERM to the end of the machine."""
     orphan_s: Annotated[float, Meta(gt=0)] = 600.0
-    """A worker whose bus is away for so long ends by itself."""
+    """Seconds without the bus after which the worker ends by itself."""
     warm_s: Annotated[float, Meta(gt=0)] = 180.0
-    """A host that has not imported torch after so long is given up."""
+    """Seconds after which a host that has not imported torch is abandoned."""
     external_host: bool = False
-    """The host is not started but comes by itself, from another container."""
+    """The host connects from another container; the agent does not start it."""
     host_within_s: Annotated[float, Meta(gt=0)] = 180.0
-    """Such a host is waited for so long."""
+    """Seconds to wait for a host from another container."""
     host_losses: Annotated[int, Meta(ge=1)] = 5
-    """A worker that has lost so many hosts in a row gives up."""
+    """Lost hosts in a row after which the worker leaves."""
     nats_url: str = "nats://127.0.0.1:4222"
     nats_credentials: str | None = None
     connect_timeout_s: Annotated[float, Meta(gt=0, le=3600)] = 5.0
     host_file: str | None = None
-    """`__main__.py` of the host; the one installed beside this agent if not given."""
+    """Path of the host's `__main__.py`. Default: the one installed beside this agent."""

@@ -1,4 +1,4 @@
-"""Performs what the core of a worker-agent decides: with the host, the trainers and the bus."""
+"""Performs the effects of a worker-agent's core with host, trainers and bus."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,6 +12,7 @@ from agents.worker.effects import (
     ForkTrainers,
     Leave,
     LookAtTrainers,
+    ReadStoredWorld,
     SendHeartbeat,
     StartHost,
     StopTrainers,
@@ -23,6 +24,7 @@ from agents.worker.effects import (
 from agents.worker.environment import AN_INVITED, enlarged
 from agents.worker.events import TrainersSeen, WorkerEvent
 from agents.worker.host_runner import HostRunner
+from agents.worker.incoming import Incoming
 from agents.worker.outgoing import Outgoing
 from agents.worker.state import WorkerIdentity, WorkerState, own_place
 from agents.worker.trainer_socket import Trainers
@@ -42,6 +44,7 @@ class WorkerShell:
         self,
         identity: WorkerIdentity,
         outgoing: Outgoing,
+        incoming: Incoming,
         host: HostRunner,
         trainers: Trainers,
         post: Callable[[WorkerEvent], None],
@@ -51,6 +54,7 @@ class WorkerShell:
         self.left: asyncio.Future[Leave] = asyncio.get_running_loop().create_future()
         self._identity = identity
         self._outgoing = outgoing
+        self._incoming = incoming
         self._host = host
         self._trainers = trainers
         self._post = post
@@ -64,7 +68,7 @@ class WorkerShell:
     def perform(self, effect: WorkerEffect) -> Awaitable[WorkerEvent | None] | None:
         match effect:
             case StartHost():
-                with causes.caused_by(None):  # a host lives longer than what asked for it
+                with causes.caused_by(None):  # a host outlives the event that requested it
                     self._tasks.create_task(self._host.run(), name="host")
             case ForkTrainers(world, invited=True, terms=terms):
                 self._host.fork(*enlarged(world, self._identity), {**AN_INVITED, TERMS: terms})
@@ -80,13 +84,15 @@ class WorkerShell:
                 self._host.abort(generation, rank, why)
             case TellFact(fact):
                 self._outgoing.fact(effect)
-                self._log_soon(partial(self._log_told, fact, effect.status))
+                self._log_soon(partial(self._log_sent, fact, effect.status))
             case TellNotice(remaining_s, source):
                 self._outgoing.notice(remaining_s, source)
             case SendHeartbeat(status):
                 self._outgoing.heartbeat(status)
             case FlushProgress():
                 self._outgoing.flush_progress()
+            case ReadStoredWorld():
+                self._incoming.read_again()
             case Leave(code, why):
                 self._log_now()
                 self._log.info("leaves", code=code, why=why)
@@ -103,7 +109,7 @@ class WorkerShell:
         self._log_soon(lambda: self._log_why(decision.why, phase=state.phase, generation=state.generation))
 
     def _log_soon(self, log: Callable[[], None]) -> None:
-        """Logs after what was just published has been sent: a line on standard error delays it."""
+        """Logs after waiting messages have been sent, because a line on standard error would delay them."""
         if not self._to_log:
             asyncio.get_running_loop().call_later(LOG_AFTER_S, self._log_now)
         self._to_log.append(log)
@@ -113,5 +119,5 @@ class WorkerShell:
         for log in logs:
             log()
 
-    def _log_told(self, fact: str, status: WorkerStatus) -> None:
-        self._log.info("told", fact=fact, generation=status.generation, phase=status.phase)
+    def _log_sent(self, fact: str, status: WorkerStatus) -> None:
+        self._log.info("sent", fact=fact, generation=status.generation, phase=status.phase)

@@ -1,8 +1,8 @@
-"""What a worker-agent knows of itself.
+"""State of the worker-agent's core.
 
-`fence` is the newest generation it has heard of, `generation` the newest it obeys. The latter follows only when no
-trainer takes part in an older one any more: a status that shows a generation is proof that everything below it is dead.
-Trainers whose scripts use the SDK live through that; all others are ended.
+`fence` is the newest generation that the agent has heard of, `generation` the newest that it obeys. The latter follows
+only when no trainer takes part in an older one: a status with a generation proves that everything below it is dead.
+Live trainers continue through that; all others are ended.
 """
 
 from dataclasses import dataclass
@@ -26,40 +26,40 @@ class WorkerIdentity:
     address: str = "127.0.0.1"
     pid: int = 0
     submitted_at: float = 0.0
-    """When its job was submitted; 0 if that is not known."""
+    """When the job was submitted, in Unix seconds; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerRules:
     heartbeat_s: float = 1.0
     orphan_s: float = 600.0
-    """A worker that heard nothing for so long because the bus is away ends by itself."""
+    """Seconds without the bus after which the worker ends by itself."""
     stop_grace_s: float = 5.0
-    """From SIGTERM to SIGKILL of a trainer, where neither the master nor a command says otherwise."""
+    """Default seconds from SIGTERM to SIGKILL of a trainer, if no command gives another value."""
     stop_repeat_s: float = 10.0
-    """After the grace: a stop that was not confirmed is asked for again."""
+    """Seconds after the grace until a stop without confirmation is repeated."""
     notice_margin_s: float = 1.0
-    """What is left of a notice when the worker goes without having been released."""
+    """Seconds before the end of a notice at which a worker leaves by itself."""
     host_backoff_s: float = 1.0
     host_backoff_max_s: float = 30.0
     host_losses_max: int = 5
     host_steady_s: float = 60.0
-    """A host that stayed warm for so long has made good for earlier losses."""
+    """Seconds after which a warm host clears the count of earlier losses."""
     repeat_s: float = 1.0
-    """A trainer that does not show what it was told so long ago is told again."""
+    """Seconds until a command is repeated if the trainer's status does not show its effect."""
     unparked_s: float = 5.0
-    """Trainers that are to end are given so long to park first: one that has not does not save. At most half the
-    grace."""
+    """Seconds that trainers get to park before they are ended, at most half the grace. A trainer that has not parked
+    does not save its state."""
     look_s: float = 0.1
-    """Trainers that have not parked so long after a halt are looked at, and again and again: do they live?"""
+    """Seconds after a halt, and between further looks, until trainers that have not parked are looked at."""
     lease_s: float = 2.0
-    """How long what trainers hear of the bus holds; said with every heartbeat."""
+    """Seconds for which a lease of the trainers is valid. Each heartbeat renews it."""
     attach_s: float = 180.0
-    """An invited trainer that has not attached after so long is given up."""
+    """Seconds after which an invited trainer that has not attached is abandoned."""
     invite_backoff_s: float = 1.0
     invite_backoff_max_s: float = 30.0
     parked_grace_s: float = 0.2
-    """From SIGTERM to SIGKILL of a released trainer that takes part in nothing any more."""
+    """Seconds from SIGTERM to SIGKILL of a released trainer that is in no world."""
 
 
 class HostPhase(StrEnum):
@@ -69,12 +69,12 @@ class HostPhase(StrEnum):
 
 
 class Standing(StrEnum):
-    """What the obeyed generation made of this worker."""
+    """The part of this worker in the obeyed generation."""
 
     FREE = "free"
-    """No world yet, or a world without it."""
+    """No world yet, or a world without this worker."""
     PARKED = "parked"
-    """A halt: waits for the world of this generation."""
+    """Halted: waits for the world of this generation."""
     MEMBER = "member"
 
 
@@ -83,7 +83,7 @@ class Contact:
     """The bus, and the master behind it."""
 
     heard_at_s: float
-    """When the master was last heard, or the bus lost."""
+    """When the last message of the master arrived, or the bus was lost."""
     heartbeat_due_s: float
     connected: bool = True
     epoch: Epoch = NO_EPOCH
@@ -106,43 +106,43 @@ class HostState:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What became of the trainers of `generation`, and of those that ended outside of it."""
+    """Results of the trainers of `generation`, and of those that ended outside of it."""
 
     forked: frozenset[Rank] = frozenset()
-    """Ranks whose trainers of `generation` were forked or entered it, whatever became of them."""
+    """Ranks whose trainers were forked for `generation` or entered it, even if they have ended since."""
     exits: tuple[TrainerExit, ...] = ()
-    """Of `generation`; those that our own stop caused say nothing of the script and are left out."""
+    """Exits in `generation`, without those that the agent's own stop caused."""
     fallen: tuple[Fallen, ...] = ()
     """Trainers that ended by themselves after the halt of `fence`."""
     astray: tuple[TrainerExit, ...] = ()
-    """Exits of trainers that were in no living world; not reported yet."""
+    """Exits of trainers that were in no live world, not reported yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
     step: int | None = None
-    """The newest completed in `generation`."""
+    """The newest step completed in `generation`."""
     checkpoints: int = 0
-    """Checkpoints that scripts without the SDK wrote in `generation`, as far as reported or seen."""
+    """Number of checkpoints of scripts without the SDK in `generation` that were reported or found."""
     checkpoint: WrittenCheckpoint | None = None
-    """The newest that a trainer has written, with or without the SDK."""
+    """The newest checkpoint of a trainer, with or without the SDK."""
     switched: Generation = NO_GENERATION
-    """The newest generation for which it was reported that training continues in it."""
+    """The newest generation for which the agent has reported that training continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How trainers end that have to."""
+    """How trainers are ended."""
 
     grace_s: float
-    """From SIGTERM to SIGKILL. As the master last said; before it has, as the rules do."""
+    """Seconds from SIGTERM to SIGKILL: the master's last value, at first that of the rules."""
     by_s: float | None = None
-    """No world follows the halt of `fence`: all trainers are ended, at this time even if they have not parked."""
+    """Set if no world follows the halt of `fence`: at this time, trainers are ended even if they have not parked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Asked for and not yet confirmed."""
+    """A requested stop without confirmation."""
 
     grace_s: float
     asked_at_s: float
@@ -150,35 +150,35 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the kernel is asked about live trainers: do their processes run?"""
+    """Looks at live trainers: whether the kernel shows that their processes run."""
 
     due_s: float = 0.0
-    """When trainers that were told to park are looked at next."""
+    """When trainers that must park are looked at next."""
     seen_at_s: float = 0.0
-    """When they were last looked at."""
+    """When trainers were last looked at."""
     locate: int = 0
     """The number of the newest `job.locate`."""
     is_located: bool = True
-    """It was answered with what the kernel knows of the trainers."""
+    """True once the trainers were looked at for that request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """Live trainers that are warmed ahead of a world that will take them."""
+    """Live trainers that warm up before they enter a world."""
 
     world: Assignment | None = None
-    """The running world for which they are to be warmed, until they are forked."""
+    """The running world for which trainers must warm up; None once they are forked."""
     terms: str = ""
-    """What they must have alike with the trainers of that world."""
+    """What they must have in common with the trainers of that world."""
     forked_at_s: float = 0.0
     due_s: float = 0.0
-    """No earlier are they forked."""
+    """When they may be forked."""
     losses: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """The machine ends soon."""
+    """The announced end of the machine."""
 
     deadline_s: float
     source: str
@@ -205,9 +205,9 @@ class WorkerState:
     world: Assignment | None = None
     """The assignment of `generation`."""
     pending: Assignment | None = None
-    """The assignment of `fence`, remembered until older trainers are gone, or have entered it."""
+    """The assignment of `fence`, until older trainers are gone or have entered it."""
     trainers: tuple[Trainer, ...] = ()
-    """In the order of their local ranks."""
+    """Trainers in the order of their local ranks."""
     outcomes: Outcomes = Outcomes()
     progress: Progress = Progress()
     stop: Stop | None = None
@@ -219,13 +219,13 @@ class WorkerState:
 
     @property
     def member(self) -> Member | None:
-        """Its own place in the obeyed world."""
+        """This worker's place in the obeyed world."""
         return own_place(self.identity.worker, self.world)
 
     @property
     def planned(self) -> bool:
-        """The next world is being prepared while the present one trains."""
-        return self.pending is not None and self.pending.hot is not None and self.pending.hot.entry is Entry.PLANNED
+        """True if the next world is being prepared while the current one trains."""
+        return self.pending is not None and self.pending.live is not None and self.pending.live.entry is Entry.PLANNED
 
     @property
     def ranks(self) -> tuple[Rank, ...]:
@@ -237,8 +237,8 @@ class WorkerState:
     def trainer(self, birth: Birth) -> Trainer | None:
         return next((trainer for trainer in self.trainers if trainer.birth == birth), None)
 
-    def present_rank(self, trainer: Trainer) -> Rank:
-        """In the obeyed world; outside of it, the last it had."""
+    def current_rank(self, trainer: Trainer) -> Rank:
+        """Returns the trainer's rank in the obeyed world; outside of it, its last rank."""
         ranks = self.ranks
         if trainer.local_rank < len(ranks):
             return ranks[trainer.local_rank]
@@ -282,7 +282,7 @@ def own_place(worker: WorkerId, world: Assignment | None) -> Member | None:
 
 def status_of(state: WorkerState, at_s: float) -> WorkerStatus:
     identity = state.identity
-    # Trainers that were told to end are nobody's to count on, whatever the master decides meanwhile.
+    # The master must not plan with trainers that are being ended.
     is_ending = state.ending.by_s is not None and state.stop is not None
     return WorkerStatus(
         worker=identity.worker,

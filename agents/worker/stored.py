@@ -1,7 +1,7 @@
-"""What a worker-agent reads of the stored job: the last world, for a worker that comes late, and how it is run."""
+"""Reads of the stored job by a worker-agent: the last world, and how the job is launched."""
 
 from agents.worker.events import AssignmentHeard, HaltHeard
-from agents.worker.worlds import HeldWorlds
+from agents.worker.worlds import WorldCache
 from messages import subjects
 from messages.compact_worlds import WorldReference
 from messages.decoding import Undecodable, decode
@@ -18,9 +18,9 @@ HALT_GRACE_S = 5.0
 
 
 async def read_world(
-    bucket: Bucket, job: JobName, clock: Clock, worlds: HeldWorlds
+    bucket: Bucket, job: JobName, clock: Clock, worlds: WorldCache
 ) -> list[AssignmentHeard | HaltHeard]:
-    """Raises `BusUnavailable`."""
+    """Reads the last assignment and halt as events. Raises `BusUnavailable`."""
     stored = await _read_record(bucket, job)
     if stored is None:
         return []
@@ -35,13 +35,13 @@ async def read_world(
         heard.append(AssignmentHeard(at_s, assignment, stored.epoch))
     if stored.halted is not None:
         grace_s = assignment.stop_grace_s if assignment is not None else HALT_GRACE_S
-        halt = Halt(job, stored.halted, "as kept in the job's record", grace_s)
+        halt = Halt(job, stored.halted, "stored in the job's record", grace_s)
         heard.append(HaltHeard(at_s, halt, stored.epoch))
     return heard
 
 
-async def read_stored(bucket: Bucket, job: JobName, reference: WorldReference, worlds: HeldWorlds) -> Assignment | None:
-    """This very world, from its chunks or the record; None if neither has it any more. Raises `BusUnavailable`."""
+async def read_stored(bucket: Bucket, job: JobName, reference: WorldReference, worlds: WorldCache) -> Assignment | None:
+    """Reads exactly this world, from chunks or record; None if neither has it. Raises `BusUnavailable`."""
     found = worlds.find(reference) or await _read_apart(bucket, job, reference, worlds)
     if found is not None:
         return found
@@ -57,7 +57,7 @@ async def read_stored(bucket: Bucket, job: JobName, reference: WorldReference, w
     return worlds.find(reference)
 
 
-async def _read_apart(bucket: Bucket, job: JobName, reference: WorldReference, worlds: HeldWorlds) -> Assignment | None:
+async def _read_apart(bucket: Bucket, job: JobName, reference: WorldReference, worlds: WorldCache) -> Assignment | None:
     known = worlds.find(reference)
     if known is not None:
         return known
@@ -70,13 +70,13 @@ async def _read_apart(bucket: Bucket, job: JobName, reference: WorldReference, w
 
 
 async def read_submitted_at(bucket: Bucket, job: JobName) -> float:
-    """0 if it is not known."""
+    """Returns when the job was submitted; 0 if unknown."""
     stored = await _read_record(bucket, job)
     return stored.submitted_at if stored is not None else 0.0
 
 
 async def _read_record(bucket: Bucket, job: JobName) -> RecordForWorkers | None:
-    entry = await bucket.get(subjects.world_key(job))
+    entry = await bucket.get(subjects.record_key(job))
     if entry is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Trainers' lines on the terminal, each after its rank. A terminal that does not take them delays nobody."""
+"""Prints trainers' lines with their ranks on the terminal. A blocked terminal does not delay the agent."""
 
 import contextlib
 import queue
@@ -15,7 +15,7 @@ CLOSE_S = 2.0
 
 
 class Echo:
-    """Writes from a thread of its own; what the terminal does not take in time is dropped."""
+    """Writes lines from its own thread, and drops lines if the terminal is too slow."""
 
     def __init__(self, stdout: TextIO | None = None, stderr: TextIO | None = None) -> None:
         self._streams = {False: stdout or sys.stdout, True: stderr or sys.stderr}
@@ -28,7 +28,7 @@ class Echo:
             self._waiting.put_nowait((stderr, "".join(f"{script_line(rank, line)}\n" for line in lines)))
 
     def close(self) -> bool:
-        """Whether all that waited was written or the terminal is gone."""
+        """Returns True if all lines were written or the terminal is gone."""
         if self._thread.is_alive():
             with contextlib.suppress(queue.Full):
                 self._waiting.put(None, timeout=CLOSE_S)

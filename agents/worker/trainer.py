@@ -1,4 +1,4 @@
-"""A trainer as its agent knows it: by the generation and rank it was forked under, whatever its rank is now."""
+"""The agent's view of a trainer, identified by the generation and rank with which it was forked."""
 
 from dataclasses import dataclass
 
@@ -10,14 +10,14 @@ Birth = tuple[Generation, Rank]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SentCommand:
     command: TrainerCommand
     at_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """Alive, or asked for."""
+    """A trainer that is alive, or whose fork was requested."""
 
     generation: Generation
     rank: Rank
@@ -25,18 +25,18 @@ class Trainer:
     pid: int | None = None
     """None until the host has forked it."""
     invited: bool = False
-    """Forked ahead of any world."""
+    """True if it was forked before its first world."""
     entered: bool = False
-    """It was told to come into a world."""
+    """True if the agent has told it to enter a world."""
     above: Generation = NO_GENERATION
-    """It is in no world below this one: it said so, or never was told of one."""
+    """The trainer is in no world below this generation."""
     attached: TrainerStatus | None = None
-    """What it last said of itself; None if its script does not use the SDK, or not yet, or the connection broke."""
+    """Its last status; None if its script does not use the SDK, has not attached yet, or the connection broke."""
     detached_at_s: float | None = None
-    """When the connection broke that has not come back."""
-    told: Told | None = None
+    """When the connection broke; None if it is back."""
+    sent: SentCommand | None = None
     finished: bool = False
-    """It said that all steps are done."""
+    """True if the trainer reported that all steps are done."""
 
     @property
     def birth(self) -> Birth:
@@ -44,24 +44,24 @@ class Trainer:
 
     @property
     def is_live(self) -> bool:
-        """Its script uses the SDK."""
+        """True if its script uses the SDK."""
         return self.attached is not None or self.detached_at_s is not None
 
     @property
     def newborn(self) -> bool:
-        """In no world, and on the way into none."""
+        """True if it is in no world and was not told to enter one."""
         return self.invited and not self.entered
 
     def deaf(self, at_s: float, patience_s: float) -> bool:
-        """It cannot be told anything: it never attached, or has been gone for longer than a reconnection takes."""
+        """True if it cannot get commands: it never attached, or was detached for longer than a reconnection takes."""
         return self.attached is None and (self.detached_at_s is None or at_s >= self.detached_at_s + patience_s)
 
     def shows(self, generation: Generation) -> bool:
-        """It trains in this world, or in a newer one."""
+        """True if it trains in this world or in a newer one."""
         return self.attached is not None and self.attached.generation >= generation
 
     def clear_of(self, generation: Generation) -> bool:
-        """It takes part in nothing below this generation."""
+        """True if it takes part in no world below this generation."""
         return self.newborn or self.above >= generation
 
 

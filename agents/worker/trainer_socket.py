@@ -1,12 +1,12 @@
-"""The socket to which trainers that use the SDK attach: their lines in, our words out.
+"""The socket to which live trainers attach, for their messages and the agent's commands.
 
-Lines are taken where the socket is read, without a task between: how fast a world heals depends on it. A trainer that
-does not read what it is told, or sends a line without end, is cut off; one that attaches again takes its older place.
+Lines are handled where the socket is read, without a task between, because the speed of recovery depends on it. A
+trainer that does not read its commands, or sends an endless line, is disconnected. One that attaches again replaces its
+older connection.
 """
 
 import asyncio
 import contextlib
-import os
 import socket
 import struct
 import tempfile
@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import cast
 
+from agents.worker.sockets import allow_all_users, is_short
 from agents.worker.trainer import Birth
 from agents.worker.translation import birth_of, certificate_of, measured_of
 from messages.decoding import Undecodable
@@ -27,25 +28,24 @@ from tradewind.protocol import trainer as wire
 from tradewind.protocol.lines import Unreadable
 
 SOCKET = "trainers.sock"
-SOCKET_PATH_BYTES = 107
 CONNECTIONS_MOST = 256
 BACKLOG_MOST_BYTES = 4 * 1024 * 1024
-"""Of what a trainer was told and has not read."""
+"""Bytes of commands that a trainer has not read before it is disconnected."""
 _ENDED_OR_STOPPED = frozenset("TtZXx")
 ATTACH_S = 10.0
-"""For the first message of a connection."""
+"""Seconds until the first message of a connection."""
 
 
 Hear = Callable[[Birth, wire.TrainerMessage | None], None]
-"""None: the connection broke."""
+"""Receives the messages of a trainer; None if the connection broke."""
 
 
 @contextlib.asynccontextmanager
 async def socket_for(folder: Path, *, elsewhere: bool) -> AsyncIterator[Path]:
-    """In the worker's folder. If that makes a path too long, in a temporary one, unless the other container (elsewhere)
-    could not see it."""
+    """Yields a path in the worker's folder, or a temporary one if that is too long. With `elsewhere`, another container
+    must see the path, so a too long one raises `UserError`."""
     path = folder / SOCKET
-    if len(os.fsencode(path)) <= SOCKET_PATH_BYTES:
+    if is_short(path):
         yield path
     elif elsewhere:
         raise UserError(f"{path} is too long for a socket", "give a shorter folder with --run-dir")
@@ -70,7 +70,7 @@ class Trainers:
         server = await asyncio.get_running_loop().create_unix_server(lambda: _Connection(self), str(path))
         try:
             if to_others:
-                _let_others_in(path)
+                allow_all_users(path)
             yield
         finally:
             server.close()
@@ -85,15 +85,15 @@ class Trainers:
             connection.tell(wire.encode_order(message))
 
     def newest(self, birth: Birth) -> wire.Status | None:
-        """What it last said, also when the connection is gone already."""
+        """Returns the trainer's last status, even if the connection is gone."""
         return self._newest.get(birth)
 
     def running(self) -> frozenset[Birth]:
-        """Attached trainers whose processes are neither ended nor stopped, as far as they can be seen from here."""
+        """Returns attached trainers whose processes are neither ended nor stopped, if this process can see them."""
         return frozenset(birth for birth, connection in self._attached.items() if connection.peer_runs())
 
     def forget(self, birth: Birth) -> None:
-        """It has exited."""
+        """Forgets a trainer that has exited."""
         self._newest.pop(birth, None)
 
     def opened(self, connection: "_Connection") -> bool:
@@ -117,7 +117,7 @@ class Trainers:
         self._hear(birth, message)
 
     def measured(self, said: wire.Progress) -> StepsMeasured | None:
-        """Of the time of its steps; what makes no sense is counted, and the steps still are what they are."""
+        """Returns the measured times of steps. An invalid measurement is dropped and counted; the steps remain."""
         try:
             return measured_of(said)
         except Undecodable as error:
@@ -125,7 +125,7 @@ class Trainers:
             return None
 
     def certificate(self, said: wire.Status) -> SampleCertificate | None:
-        """The proof of a finished trainer; one that makes no sense is counted, and the rest of its status counts."""
+        """Returns the certificate of a finished trainer. An invalid one is dropped and counted; the status remains."""
         try:
             return certificate_of(said)
         except Undecodable as error:
@@ -145,7 +145,7 @@ class Trainers:
 
 
 def _peer_of(transport: asyncio.BaseTransport) -> int | None:
-    """The pid of the process at the other end; None if it lives where this process cannot see it."""
+    """Returns the pid of the process at the other end; None if this process cannot see it."""
     peer = transport.get_extra_info("socket")
     if peer is None:
         return None
@@ -162,28 +162,22 @@ def _clear(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _let_others_in(path: Path) -> None:
-    """The trainers' image may have another user than ours; the pod is what keeps others out."""
-    path.parent.chmod(0o711)
-    path.chmod(0o666)
-
-
 class _Connection(asyncio.Protocol):
-    """Owned by the server: it ends with it, or by itself."""
+    """A connection of a trainer. It ends by itself or with the server."""
 
     def __init__(self, trainers: Trainers) -> None:
         self._trainers = trainers
         self._transport: asyncio.Transport | None = None
-        self._patience: asyncio.TimerHandle | None = None
+        self._attach_timeout: asyncio.TimerHandle | None = None
         self._received = bytearray()
         self._birth: Birth | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one only by its methods
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is not a subclass
         if not self._trainers.opened(self):
             self.cut()
             return
-        self._patience = asyncio.get_running_loop().call_later(ATTACH_S, self._give_up)
+        self._attach_timeout = asyncio.get_running_loop().call_later(ATTACH_S, self._give_up)
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -194,11 +188,11 @@ class _Connection(asyncio.Protocol):
                 return
             self._take(line)
         if len(rest) > wire.MESSAGE_LIMIT_BYTES:
-            self._trainers.drop("trainer_cut_off", "it sent a line without end")
+            self._trainers.drop("trainer_cut_off", "it sent an endless line")
             self.cut()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._be_patient_no_more()
+        self._cancel_attach_timeout()
         self._trainers.closed(self, self._birth)
 
     def tell(self, line: bytes) -> None:
@@ -206,13 +200,13 @@ class _Connection(asyncio.Protocol):
             return
         self._transport.write(line)
         if self._transport.get_write_buffer_size() > BACKLOG_MOST_BYTES:
-            self._trainers.drop("trainer_cut_off", "it does not read what it is told")
+            self._trainers.drop("trainer_cut_off", "it does not read its commands")
             self.cut()
 
     def peer_runs(self) -> bool:
-        """Whether the kernel sees a process there that is neither ended nor stopped.
+        """True if the kernel shows a process at the other end that is neither ended nor stopped.
 
-        A trainer that has to wait for a core cannot say that it lives; the kernel can say it for it."""
+        A trainer that waits for a core cannot send a status, but the kernel shows that it is alive."""
         return self._transport is not None and process_runs(_peer_of(self._transport))
 
     def cut(self) -> None:
@@ -231,19 +225,19 @@ class _Connection(asyncio.Protocol):
             return
         match message:
             case wire.Attach() if self._birth is None:
-                self._be_patient_no_more()
+                self._cancel_attach_timeout()
                 self._birth = birth_of(message)
                 self._trainers.attached(self, message)
             case wire.Status() | wire.Progress() | wire.Checkpoint() if self._birth is not None:
                 self._trainers.said(self._birth, message)
             case _:
-                self._trainers.drop("trainer_message_dropped", "it is attached already, or not yet")
+                self._trainers.drop("trainer_message_dropped", "it came before Attach, or was a second Attach")
 
     def _give_up(self) -> None:
         self._trainers.drop("trainer_cut_off", f"it did not attach within {ATTACH_S:g} s")
         self.cut()
 
-    def _be_patient_no_more(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+    def _cancel_attach_timeout(self) -> None:
+        if self._attach_timeout is not None:
+            self._attach_timeout.cancel()
+            self._attach_timeout = None

@@ -1,4 +1,4 @@
-"""Between the protocols of host and trainer and the types that cores and the bus use."""
+"""Translation between the protocols of host and trainer and the types of the core and the bus."""
 
 from typing import Protocol, TypeVar
 
@@ -70,7 +70,7 @@ def birth_of(message: _OfTrainer) -> Birth:
 
 
 def status_of(said: trainer.Status, certificate: SampleCertificate | None) -> TrainerStatus:
-    """Does not name the local rank: the agent that had the trainer forked knows it."""
+    """Converts a status. The local rank is left at 0; the core fills it in."""
     return TrainerStatus(
         local_rank=0,
         rank=Rank(said.rank),
@@ -94,15 +94,15 @@ def status_of(said: trainer.Status, certificate: SampleCertificate | None) -> Tr
 
 
 def certificate_of(said: trainer.Status) -> SampleCertificate | None:
-    """None if the trainer sent none. Raises `Undecodable` for one that makes no sense."""
+    """Returns the certificate; None if the trainer sent none. Raises `Undecodable` if it is invalid."""
     certificate = _converted(said.certificate, SampleCertificate)
     if certificate is None:
         return None
-    return msgspec.structs.replace(certificate, says=certificate.says[:CERTIFICATE_LIMIT])
+    return msgspec.structs.replace(certificate, message=certificate.message[:CERTIFICATE_LIMIT])
 
 
 def measured_of(said: trainer.Progress) -> StepsMeasured | None:
-    """None if the trainer measured nothing. Raises `Undecodable` for what cannot have been measured."""
+    """Returns the measured times; None if the trainer measured nothing. Raises `Undecodable` if they are impossible."""
     return _converted(said.measured, StepsMeasured)
 
 
@@ -123,28 +123,28 @@ def exit_of(exited: host.Exited) -> TrainerExit:
     )
 
 
-def fact_message(told: TellFact) -> FactMessage:
-    match told:
+def fact_message(sent: TellFact) -> FactMessage:
+    match sent:
         case TellFact(fact="joined"):
-            return WorkerJoined(told.status)
+            return WorkerJoined(sent.status)
         case TellFact(fact="ready"):
-            return WorkerReady(told.status)
+            return WorkerReady(sent.status)
         case TellFact(fact="parking"):
-            return WorkerParking(told.status)
+            return WorkerParking(sent.status)
         case TellFact(fact="parked"):
-            return WorkerParked(told.status)
+            return WorkerParked(sent.status)
         case TellFact(fact="position"):
-            return WorkerPosition(told.status)
+            return WorkerPosition(sent.status)
         case TellFact(fact="left"):
-            return WorkerLeft(told.status, told.why, told.is_unfit)
+            return WorkerLeft(sent.status, sent.why, sent.is_unfit)
         case TellFact(fact="switched", step=int(step)):
-            return WorkerSwitched(told.status, step)
+            return WorkerSwitched(sent.status, step)
         case TellFact(fact="exited", exit=ended) if ended is not None:
-            return WorkerExited(told.status, ended)
+            return WorkerExited(sent.status, ended)
         case TellFact(fact="peer_lost", exit=ended):
-            return WorkerPeerLost(told.status, ended)
+            return WorkerPeerLost(sent.status, ended)
         case _:
-            raise ValueError(f"{told.fact!r} is not a fact, or lacks what it is about")
+            raise ValueError(f"{sent.fact!r} is not a fact, or lacks its exit or step")
 
 
 def _converted(value: object, wanted: type[T]) -> T | None:
@@ -158,22 +158,22 @@ def _converted(value: object, wanted: type[T]) -> T | None:
 
 
 def _assign(enter: Enter, address: str) -> trainer.Assign:
-    world, hot = enter.world, enter.world.hot
+    world, live = enter.world, enter.world.live
     store = trainer.Store(world.store.host, world.store.port, world.store.prefix)
-    if hot is None:
+    if live is None:
         return trainer.Assign(world.generation, enter.rank, world.world_size, "start", store, address)
     return trainer.Assign(
         generation=world.generation,
         rank=enter.rank,
         world_size=world.world_size,
-        entry=hot.entry.value,
+        entry=live.entry.value,
         store=store,
         address=address,
         leaves=enter.leaves,
         peers=tuple(dict.fromkeys(member.address for member in world.members)),
-        previous=hot.previous,
-        resume=hot.resume,
-        source=hot.source,
-        laggards=hot.laggards,
-        held=hot.held,
+        previous=live.previous,
+        resume=live.resume,
+        source=live.source,
+        laggards=live.laggards,
+        held=live.held,
     )

@@ -1,33 +1,32 @@
-"""Worlds that a worker-agent holds, so that it needs to hear only what changes; pure.
+"""The worlds that a worker-agent holds in memory, so that it needs only deltas. Pure.
 
-A delta that starts from a world that is not held, or does not lead where it should, is answered with None: the world
-has to be fetched.
+A delta whose base is unknown, or whose result has the wrong digest, gives None: the agent must fetch the world.
 """
 
 from collections import OrderedDict
 
 from messages.compact_worlds import Digest, StoredAssignment, World, WorldReference, assignment_of, world_of
-from messages.decoding import Undecodable, Unreadable
+from messages.decoding import NotStorable, Undecodable
 from messages.world_deltas import AssignmentDelta, WrongBase, apply
 from messages.worlds import Assignment
 
-KEPT = 3
-"""Worlds that are held: the obeyed one, the pending one, and one that was given up."""
+MAX_WORLDS = 3
+"""Number of worlds in memory: the obeyed one, the pending one, and an abandoned one."""
 SENDERS_BYTES_PER_S = 1.2e9
 """Bytes of documents that a server sends in a second to all workers of a world that fetch it together."""
 
 
-class HeldWorlds:
+class WorldCache:
     def __init__(self) -> None:
         self._whole: list[Assignment] = []
-        """Heard whole, and not yet made into columns."""
+        """Assignments that were received whole and are not converted to columns yet."""
         self._worlds: OrderedDict[Digest, World] = OrderedDict()
         self._assignments: dict[Digest, Assignment] = {}
 
     def hear(self, message: Assignment | AssignmentDelta | StoredAssignment) -> Assignment | None:
-        """The assignment that a message stands for."""
+        """Returns the assignment of a message; None if it must be fetched."""
         if isinstance(message, Assignment):
-            self._whole = [*self._whole, message][-KEPT:]
+            self._whole = [*self._whole, message][-MAX_WORLDS:]
             return message
         known = self.find(message.world)
         if known is not None or isinstance(message, StoredAssignment):
@@ -45,7 +44,7 @@ class HeldWorlds:
         return self._assignments[world.digest] if world is not None else None
 
     def hold(self, world: World) -> Assignment:
-        """Raises `Undecodable`."""
+        """Stores a world and returns its assignment. Raises `Undecodable`."""
         assignment = assignment_of(world.columns)
         self._add(world, assignment)
         return assignment
@@ -54,7 +53,7 @@ class HeldWorlds:
         for assignment in self._whole:
             try:
                 self._add(world_of(assignment), assignment)
-            except Unreadable:
+            except NotStorable:
                 continue
         self._whole = []
         return self._worlds.get(digest)
@@ -63,7 +62,7 @@ class HeldWorlds:
         self._worlds[world.digest] = world
         self._assignments[world.digest] = assignment
         self._worlds.move_to_end(world.digest)
-        while len(self._worlds) > KEPT:
+        while len(self._worlds) > MAX_WORLDS:
             digest, _ = self._worlds.popitem(last=False)
             del self._assignments[digest]
 

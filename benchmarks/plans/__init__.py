@@ -1,1 +1,1 @@
-"""Markets to plan in, simple policies to compare a plan with, and what a day with each of them costs."""
+"""Markets for plans, simple policies to compare with, and the cost of a day under each policy."""

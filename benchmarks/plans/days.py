@@ -1,4 +1,4 @@
-"""What a policy makes of a market over time: machines that are taken, pauses for every change, steps and dollars."""
+"""Simulates a policy in a market over time: preempted machines, a pause for every change, steps and dollars."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -25,7 +25,7 @@ class Outcome(Struct, frozen=True):
 
 
 def lived_through(policy: Policy, ticks: Sequence[Tick], criteria: Criteria, links: Links) -> Outcome:
-    """Other machines cost a pause, another accelerator a boot besides; nothing trains in either, and all is paid."""
+    """The outcome of a policy. A change costs a pause, another accelerator also a boot; both are paid for."""
     micro_usd = steps = 0.0
     changes = 0
     held: Nodes = {}
@@ -51,12 +51,12 @@ def lived_through(policy: Policy, ticks: Sequence[Tick], criteria: Criteria, lin
 
 
 def _machines(nodes: Nodes, market: Market) -> int:
-    """Micro-dollars an hour, also of too few to train."""
+    """Micro-dollars per hour of all machines, even if they are too few to train."""
     return sum(count * market.options[choice].micro_usd_per_hour for choice, count in nodes.items())
 
 
 def _left(held: Nodes, market: Market) -> Nodes:
-    """What the market has not taken."""
+    """The nodes that the market has not preempted."""
     left = {
         choice: min(count, market.options[choice].limit) for choice, count in held.items() if choice in market.options
     }

@@ -1,4 +1,4 @@
-"""Markets by seed, and markets from a trace: prices and capacities of zones that change with time."""
+"""Generated markets and markets from a trace: prices and capacities of zones over time."""
 
 import csv
 import random
@@ -29,7 +29,7 @@ PROFILE: Final = Profile(
     global_batch=1024,
     overlap=0.5,
 )
-"""350 million parameters in single precision."""
+"""Profile of a model with 350 million parameters in single precision."""
 NETWORK_BIT_PER_S: Final = 16e9
 DAY_S: Final = 86_400.0
 TICK_S: Final = 900.0
@@ -41,7 +41,7 @@ class Quote(NamedTuple):
 
 
 Quotes = Mapping[tuple[str, str], Quote]
-"""By zone and accelerator."""
+"""Quotes by zone and accelerator."""
 
 
 class Tick(NamedTuple):
@@ -50,7 +50,7 @@ class Tick(NamedTuple):
 
 
 def zones(count: int) -> list[str]:
-    """Three to a region."""
+    """Zone names, three per region."""
     return [f"{REGIONS[number // 3]}-{'abc'[number % 3]}" for number in range(count)]
 
 
@@ -64,7 +64,7 @@ def generated(count: int, seed: int, most: int, accelerators: Sequence[str] = tu
 
 
 def generated_day(count: int, seed: int, most: int) -> list[Tick]:
-    """Prices wander around their own mean, capacities jump, and now and then a zone has nothing for an hour."""
+    """A day in which prices vary around their mean, capacities change, and some zones have nothing for an hour."""
     chance = random.Random(seed)
     means = generated(count, seed, most)
     shortage_s = dict.fromkeys((zone for zone, _ in means), 0.0)
@@ -84,7 +84,7 @@ def _now(mean: Quote, is_short: bool, chance: random.Random) -> Quote:
 
 
 def traced(path: Path) -> list[Tick]:
-    """A trace of the simulator: `time_s,zone,accelerator,capacity,price`; what a row leaves out stays as it was."""
+    """A trace of the simulator: `time_s,zone,accelerator,capacity,price`; an empty field leaves a value unchanged."""
     quotes: dict[tuple[str, str], Quote] = {}
     ticks: list[Tick] = []
     with path.open(newline="") as file:

@@ -1,4 +1,4 @@
-"""Ours, and what one would write in an afternoon: the cheapest zone, one after another, all in one region."""
+"""Tradewind's planner, and simple policies: the cheapest zone, round robin, one region."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from benchmarks.plans.markets import PROFILE
 from controlplane.catalog.kinds import MachineKind
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Market, Nodes, Option, Present
+from controlplane.planning.market import CurrentCapacity, Market, Nodes, Option
 from controlplane.planning.plan import plan
 from controlplane.planning.tuning import Tuning
 from messages.criteria import Objective
@@ -16,12 +16,12 @@ _QUIET: Final = Tuning(alternatives=0)
 
 
 def ours(criteria: Criteria, market: Market, held: Nodes) -> Nodes:
-    made = plan(criteria, PROFILE, market, Present(held=held), _QUIET)
+    made = plan(criteria, PROFILE, market, CurrentCapacity(held=held), _QUIET)
     return made.placement
 
 
 def cheapest_zone(criteria: Criteria, market: Market, held: Nodes) -> Nodes:
-    """By the price of what it computes; the next when that is full."""
+    """Fills the zones in order of the price per sample."""
     return _filled(_of_one_type(market, _worth), _wanted(criteria))
 
 
@@ -29,16 +29,16 @@ def round_robin(criteria: Criteria, market: Market, held: Nodes) -> Nodes:
     options = _of_one_type(market, _worth)
     nodes: dict[MachineKind, int] = {}
     while sum(nodes.values()) < _wanted(criteria):
-        open_ones = [option for option in options if nodes.get(option.choice, 0) < option.limit]
-        if not open_ones:
+        available = [option for option in options if nodes.get(option.choice, 0) < option.limit]
+        if not available:
             break
-        for option in open_ones[: _wanted(criteria) - sum(nodes.values())]:
+        for option in available[: _wanted(criteria) - sum(nodes.values())]:
             nodes[option.choice] = nodes.get(option.choice, 0) + 1
     return nodes
 
 
 def one_region(criteria: Criteria, market: Market, held: Nodes) -> Nodes:
-    """The one that has enough and is cheapest; the largest if none has enough."""
+    """The cheapest region with enough machines, otherwise the region with the most."""
     by_place: dict[tuple[str, str], list[Option]] = {}
     for option in sorted(market.options.values(), key=_worth):
         by_place.setdefault((option.choice.region, option.choice.accelerator), []).append(option)
@@ -69,7 +69,7 @@ def _cost(market: Market, nodes: Nodes) -> float:
 
 
 def _of_one_type(market: Market, key: Callable[[Option], tuple[float, MachineKind]]) -> list[Option]:
-    """Of the accelerator of the cheapest."""
+    """Options with the accelerator of the cheapest option, in order."""
     ordered = sorted(market.options.values(), key=key)
     return [option for option in ordered if option.choice.accelerator == ordered[0].choice.accelerator]
 

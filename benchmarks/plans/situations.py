@@ -1,4 +1,4 @@
-"""Small markets with what limits a plan: something held, a share on demand, a cap by the hour, a quota."""
+"""Small markets with limits of a plan: current capacity, an on-demand share, an hourly cap, a quota."""
 
 import random
 from typing import Final
@@ -11,7 +11,7 @@ from controlplane.catalog.money import MicroDollars
 from controlplane.catalog.shipped import shipped_links
 from controlplane.clouds.interface import QuotaKey
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Market, Nodes, Present, Quotas
+from controlplane.planning.market import CurrentCapacity, Market, Nodes, Quotas
 from controlplane.planning.scoring import score
 from controlplane.planning.tuning import Tuning
 from messages.criteria import Objective
@@ -20,14 +20,14 @@ _HELD, _ON_DEMAND, _CAP, _QUOTA = "held", "on demand", "cap", "quota"
 _ALL: Final = "all"
 CASES: Final = ("free", _HELD, _ON_DEMAND, _CAP, _QUOTA, _ALL)
 ON_DEMAND_PRICE: Final = 3.0
-"""Times that of spot."""
+"""On-demand price as a multiple of the spot price."""
 QUOTA: Final = 3
 CAP: Final = 1.8
-"""Times what the cheapest of the fewest workers costs."""
+"""Hourly cap as a multiple of the cost of the cheapest smallest placement."""
 
 
-def situation(case: str, seed: int, objective: Objective) -> tuple[Criteria, Market, Present]:
-    """So few machines that every placement can be tried."""
+def situation(case: str, seed: int, objective: Objective) -> tuple[Criteria, Market, CurrentCapacity]:
+    """A market with so few machines that every placement can be tried."""
     chance = random.Random(seed)
     market = _with_on_demand(market_at(generated(4, seed, 3, ("L4", "A100-40")), shipped_links()))
     criteria = Criteria(min_workers=2, max_workers=6, objective=objective)
@@ -47,14 +47,14 @@ def situation(case: str, seed: int, objective: Objective) -> tuple[Criteria, Mar
         market = structs.replace(market, quotas=Quotas(left, needs))
     if case in (_CAP, _ALL):
         fewest = structs.replace(criteria, max_workers=criteria.min_workers)
-        least = min(_hourly(market, nodes) for nodes in every_placement(fewest, market, Present()))
+        least = min(_hourly(market, nodes) for nodes in every_placement(fewest, market, CurrentCapacity()))
         criteria = structs.replace(criteria, max_micro_usd_per_hour=MicroDollars(round(CAP * least)))
     held = _held(criteria, market, chance) if case in (_HELD, _ALL) else {}
-    return criteria, market, Present(held=held)
+    return criteria, market, CurrentCapacity(held=held)
 
 
 def _with_on_demand(market: Market) -> Market:
-    dear = [
+    on_demand = [
         structs.replace(
             option,
             choice=option.choice._replace(spot=False),
@@ -63,13 +63,13 @@ def _with_on_demand(market: Market) -> Market:
         )
         for option in market.options.values()
     ]
-    found = {option.choice: option for option in (*market.options.values(), *dear)}
+    found = {option.choice: option for option in (*market.options.values(), *on_demand)}
     return structs.replace(market, options={choice: found[choice] for choice in sorted(found)})
 
 
 def _held(criteria: Criteria, market: Market, chance: random.Random) -> Nodes:
-    """Any that may be had, so that some are worth leaving and some are not."""
-    return chance.choice(list(every_placement(criteria, market, Present())))
+    """A random possible placement, sometimes worth keeping and sometimes not."""
+    return chance.choice(list(every_placement(criteria, market, CurrentCapacity())))
 
 
 def _hourly(market: Market, nodes: Nodes) -> float:

@@ -1,1 +1,1 @@
-"""Thousands of workers played by few processes, each with its own connection to the bus."""
+"""Thousands of workers that a few processes play, each with its own connection to the bus."""

@@ -1,7 +1,7 @@
-"""A cluster-controller whose places are played workers. All else of it is the production code.
+"""A cluster-controller whose places are played workers. The rest is production code.
 
-Heartbeats reach it through the bus, but it does not decode them: it takes the message that the worker of the same
-process sent last. Decoding ten thousand messages a second would leave no core for the master that is measured.
+Heartbeats reach it through the bus, but it does not decode them: it uses the last message that the worker of the same
+process sent. Decoding ten thousand messages a second would leave no core for the master that is measured.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ _pids: Final = itertools.count(1)
 
 
 class LightBus(Bus):
-    """Hands over heartbeats without decoding them. `play` says whose."""
+    """A bus that delivers heartbeats of the cluster given to `play` without decoding them."""
 
     async def play(self, company: Company, cluster: ClusterName, port: int, of_job_at_most: int) -> None:
-        """The first cluster that a new job hears is asked for all its workers: it refuses more than its share."""
+        """Connects for a cluster. It refuses more than its share, because a new job asks its first cluster for all."""
         self.heard = 0
         self._of_job_at_most = of_job_at_most
         self._company = company
@@ -70,7 +70,7 @@ class LightBus(Bus):
 
 
 class PlayedPlaces:
-    """Places of one cluster. A place that replaces a lost one takes `replace_s` until its worker speaks."""
+    """Places of one cluster. The worker of a replacement connects after `replace_s`."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class PlayedPlaces:
         self._gone(uid, f"{PLAYED}it was ended")
 
     def lose(self, worker: WorkerId) -> None:
-        """The connection breaks first, then the controller sees the end of the place."""
+        """Breaks the connection first, then reports the end of the place to the controller."""
         uid = next(uid for uid, played in self._places.items() if played.status.worker == worker)
         self._gone(uid, f"{PLAYED}its process was killed")
 

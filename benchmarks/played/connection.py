@@ -1,6 +1,6 @@
-"""One connection to a NATS server with as little work per message as Python allows.
+"""A connection to a NATS server with as little work per message as Python allows.
 
-A client library costs several tasks and some 20 µs per message and connection. Ten thousand played workers share two
+A client library costs several tasks and about 20 µs per message and connection. Ten thousand played workers share two
 cores with the master that is measured.
 """
 
@@ -18,19 +18,19 @@ _CONNECT_S: Final = 60.0
 
 @dataclass(slots=True)
 class Traffic:
-    """What all connections of a process received and sent."""
+    """Traffic of all connections of a process."""
 
     bytes_in: int = 0
     bytes_out: int = 0
-    """Payloads only."""
+    """Bytes of payloads only."""
     lost: int = 0
     """Connections that the server closed."""
     errors: list[str] = field(default_factory=list)
-    """What the server refused."""
+    """Errors from the server."""
 
 
 class Connection(asyncio.Protocol):
-    """Made by `connect`. Answers pings, counts bytes."""
+    """A connection, created by `connect`, that answers pings and counts bytes."""
 
     def __init__(self, name: str, on_message: OnMessage, traffic: Traffic) -> None:
         self._name = name
@@ -42,7 +42,7 @@ class Connection(asyncio.Protocol):
         self._settled: list[asyncio.Future[None]] = []
 
     async def settle(self) -> None:
-        """Returns when the server has all that was sent before."""
+        """Returns when the server has received everything sent before."""
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._settled.append(answered)
         self._write(b"PING\r\n")
@@ -61,7 +61,7 @@ class Connection(asyncio.Protocol):
         self._write(b"PUB %b %d\r\n%b\r\n" % (subject, len(payload), payload))
 
     def abort(self) -> None:
-        """Closes at once, as the end of the process would."""
+        """Closes at once, like the end of the process."""
         if self._transport is not None:
             self._transport.abort()
             self._transport = None

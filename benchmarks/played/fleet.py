@@ -1,4 +1,4 @@
-"""A bus, a master and player processes on this machine: started, waited for, asked, and none left behind."""
+"""Starts and queries a bus, a master and player processes on this machine, and leaves none behind."""
 
 import json
 import math
@@ -30,7 +30,7 @@ _RAW_BYTES: Final = 1000
 _STORE_PORTS: Final = 400
 _CLUSTERS_IN_REGION: Final = 4
 _ROOM: Final = 1.1
-"""Workers of a job that a cluster takes, as a multiple of its even share."""
+"""Most workers of a job in a cluster, as a multiple of its even share."""
 _STORE: Final = """
 import socket
 class TCPStore:
@@ -39,7 +39,7 @@ class TCPStore:
         self.listener = socket.socket(fileno=master_listen_fd) if is_master else None
     def check(self, keys): return True
 """
-"""Stands for torch in the master's store processes: played ranks never meet, and 50 imports of torch take minutes."""
+"""Replaces torch in the master's store processes: played ranks never meet, and 50 imports of torch take minutes."""
 
 T = TypeVar("T")
 
@@ -103,8 +103,7 @@ class PlayedFleet:
         player.hear(Seen, UP_S)
 
     def submit(self, job: JobName, workers: int, *, sdk: bool, folder: Path) -> None:
-        """The smallest lifetime of a world of scripts is short, so that a replacement is admitted before the next
-        loss."""
+        """Submits a job. Worlds settle quickly, so that a replacement is admitted before the next loss."""
         spec: dict[str, Any] = {
             "name": job,
             "launch": {"script": str(folder / "train.py")},
@@ -118,7 +117,7 @@ class PlayedFleet:
         return [player.ask(Look(), Seen) for player in self.players]
 
     def is_complete(self, jobs: Sequence[JobName], workers: int) -> bool:
-        """Whether each job has exactly so many workers, and all of them train in one world."""
+        """True if each job has exactly `workers` workers, and all of them train in one world."""
         seen = self.look()
         for job in jobs:
             here = [state.jobs[job] for state in seen if job in state.jobs]
@@ -142,7 +141,7 @@ class PlayedFleet:
         return lost
 
     def last_assigned_s(self, job: JobName, lost: Lost, timeout_s: float) -> float:
-        """When the last member of the first world without the lost worker received its assignment."""
+        """Time at which the last member of the first world without the lost worker received its assignment."""
         awaited = f"a world of job {job} without worker {lost.worker}"
         return self._wait(lambda: self._assigned(job, lost.generation, lost.worker), awaited, timeout_s)
 
@@ -181,7 +180,7 @@ class PlayedFleet:
         connected = sum(each.workers for state in seen for each in state.jobs.values())
         ready = sum(count for state in seen for each in state.jobs.values() for count in each.ready.values())
         try:
-            why = f"; the master says of job {jobs[0]}: {fetch(f'{self._url}/v1/jobs/{jobs[0]}')['why']}"
+            why = f"; status of job {jobs[0]}: {fetch(f'{self._url}/v1/jobs/{jobs[0]}')['why']}"
         except StackFailed as failure:
             why = f"; the master does not answer: {str(failure)[:200]}"
         return f"{connected} of {len(jobs) * workers} workers are connected and {ready} ready{why}"
@@ -194,7 +193,7 @@ class PlayedFleet:
 def played_fleet(
     workers_in_job: int, clusters: int, *, players: int, sdk: bool, replace_s: float
 ) -> Iterator[tuple[PlayedFleet, Path]]:
-    """Without jobs. Afterwards nothing of it is left, however the inside ends."""
+    """A fleet without jobs. Afterwards none of its processes is left."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with own_folder("tw-scale-") as folder:

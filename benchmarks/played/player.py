@@ -60,7 +60,7 @@ class Player:
             os._exit(0)  # Thousands of connections need not be closed one by one.
 
     async def _speak(self, every_s: float, speak: Callable[[PlayedWorker], None]) -> None:
-        """Each worker once in `every_s`, evenly spread; a late process leaves no worker out."""
+        """Calls `speak` for each worker once in `every_s`, evenly spread; a late process skips no worker."""
         began_s, done = time.monotonic(), 0
         while True:
             due = int((time.monotonic() - began_s) / every_s * SLOTS)

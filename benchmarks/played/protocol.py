@@ -1,4 +1,4 @@
-"""What a benchmark and its player processes say to each other: JSON, one object a line, one answer to a question."""
+"""Messages between a benchmark and its player processes: JSON, one object per line, one answer per question."""
 
 from msgspec import Struct
 
@@ -11,26 +11,26 @@ class ClusterToPlay(Struct, frozen=True):
 
 
 class Cast(Struct, frozen=True):
-    """What a player process plays. Its only argument."""
+    """What a player process plays; its only argument."""
 
     port: int
-    """Of the NATS server."""
+    """Port of the NATS server."""
     clusters: tuple[ClusterToPlay, ...]
     of_job_at_most: int
-    """Workers of one job that a cluster takes."""
+    """Most workers of one job in a cluster."""
     sdk: bool
     replace_s: float
-    """Seconds until a replacement of a lost worker speaks."""
+    """Seconds until a replacement of a lost worker connects."""
     began_s: float
-    """When the first step of SDK trainers began, by the monotonic clock."""
+    """Time at which the first step of SDK trainers began, on the monotonic clock."""
 
 
 class Look(Struct, frozen=True, tag=True):
-    """How far is everybody?"""
+    """Request the state of all workers."""
 
 
 class LookAtWorlds(Struct, frozen=True, tag=True):
-    """Who has received the worlds of a job that are newer than `after`?"""
+    """Request which workers have received the worlds of a job that are newer than `after`."""
 
     job: JobName
     after: Generation
@@ -48,9 +48,9 @@ Question = Look | LookAtWorlds | Lose
 
 class JobSeen(Struct, frozen=True):
     workers: int
-    """Connected."""
+    """Connected workers."""
     ready: dict[Generation, int]
-    """Workers that are ready, by generation."""
+    """Ready workers, by generation."""
 
 
 class Seen(Struct, frozen=True):
@@ -59,13 +59,13 @@ class Seen(Struct, frozen=True):
     raw_heard: int
     raw_last_s: float
     bytes_in: int
-    """To workers and, of heartbeats, to controllers."""
+    """Bytes to workers and, of heartbeats, to controllers."""
     bytes_out: int
-    """Payloads of workers."""
+    """Bytes of payloads from workers."""
     heartbeats: int
-    """Sent by workers."""
+    """Heartbeats sent by workers."""
     heartbeats_heard: int
-    """By their controllers."""
+    """Heartbeats received by their controllers."""
     facts: int
     rejected: int
     """Messages that no worker could decode."""
@@ -79,14 +79,14 @@ class WorldSeen(Struct, frozen=True):
     own: int
     """Members that this process plays."""
     heard: int
-    """Those of them that received the assignment."""
+    """Own members that received the assignment."""
     last_s: float
-    """When the last one did, by the monotonic clock."""
+    """Time at which the last one did, on the monotonic clock."""
 
 
 class Lost(Struct, frozen=True):
     worker: WorkerId
     at_s: float
-    """When its connection was closed, by the monotonic clock."""
+    """Time at which its connection was closed, on the monotonic clock."""
     generation: Generation
-    """Of the world that it was a member of."""
+    """Generation of its world."""

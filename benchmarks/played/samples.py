@@ -1,4 +1,4 @@
-"""What a process and the machine use, and how long the master's API takes to answer."""
+"""Measures CPU and memory of a process and the machine, and the latency of the master's API."""
 
 import contextlib
 import http.client
@@ -19,7 +19,7 @@ _ANSWER_S: Final = 10.0
 
 
 def cpu_s(pid: int) -> float:
-    """Of the process without its children."""
+    """CPU time of the process without its children."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
@@ -30,7 +30,7 @@ def rss_mb(pid: int) -> float:
 
 
 class Machine(Struct, frozen=True):
-    """Clock ticks of all cores since the machine was started."""
+    """Clock ticks of all cores since the machine booted."""
 
     busy: int
     total: int
@@ -53,7 +53,7 @@ class Latency(Struct, frozen=True):
 
 
 class ApiProbe:
-    """Asks the master's API, one question after the other, until the context ends."""
+    """Sends requests to the master's API, one after the other, until the context ends."""
 
     def __init__(self, port: int, paths: dict[str, str], per_s: float) -> None:
         self._port = port

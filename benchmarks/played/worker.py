@@ -1,12 +1,14 @@
-"""A played worker-agent: what it subscribes to, what it says, how it answers. All message formats are known here.
+"""A played worker-agent: its subscriptions, messages and answers. Only this module knows all message formats.
 
-It answers a halt and an assignment at once: the time that trainers take to park and to start is not measured. Every
-message is a struct of `messages`, encoded by `messages.codec`. What the master sends to all workers of a job is decoded
-once in a process, not once for each of its workers. So are deltas: the production code applies and verifies one of
-10,000 members in 1 ms and makes an assignment of it in 8 ms, which for each of 5,000 workers of a process would take 45
-s of the cores that the master needs. For the same reason a world that has to be fetched is fetched once in a process.
+It answers a halt at once: the time that trainers take to park is not measured. A plain script's trainers need half a
+second or more from their assignment to their start, as real ones do. Every message is a struct of `messages`, encoded
+by `messages.codec`. A process decodes a message to all workers of a job once, not once for each of its workers. It also
+applies deltas once: the production code applies and verifies a delta of 10,000 members in 1 ms and builds an assignment
+in 8 ms; for each of 5,000 workers of a process that would take 45 s of the cores that the master needs. For the same
+reason a process fetches a stored world once.
 """
 
+import asyncio
 import itertools
 import os
 import time
@@ -18,7 +20,7 @@ from msgspec import structs
 
 from agents.worker.progress import REPORT_EVERY_S
 from agents.worker.state import WorkerRules
-from agents.worker.worlds import HeldWorlds
+from agents.worker.worlds import WorldCache
 from benchmarks.played.connection import Connection, Traffic
 from messages import codec, subjects
 from messages.codec import Received, Rejected
@@ -45,23 +47,25 @@ from messages.worlds import Assignment, EndStalled, Halt, Invite, Locate, Member
 HEARTBEAT_S: Final = WorkerRules().heartbeat_s
 PROGRESS_S: Final = REPORT_EVERY_S
 RAW_SUBJECT: Final = "benchmark.raw"
-"""Not of the project: the same message to all played workers, to measure what the bus alone takes."""
+"""Subject of a message to all played workers that measures the bus alone; not part of the product."""
 PLAYED: Final = "played: "
-"""Begins each reason for which a played worker ends: it tells them from the master's own."""
+"""Prefix of each reason for which a played worker ends; it distinguishes them from the master's reasons."""
 STEP_S: Final = 1.0
-"""Seconds of a step. All trainers step together by the clock of the machine."""
+"""Seconds of a step. All trainers step together, by the clock of the machine."""
 SAMPLES: Final = 4
-"""Of each rank in a step."""
+"""Samples of each rank in a step."""
+START_S: Final = 0.5
+"""Seconds, up to twice as many, from an assignment to the start of a script's trainers: they are forked and meet."""
 _RAW: Final = RAW_SUBJECT.encode()
 _WORLDS_AT_MOST: Final = 50
 _ids: Final = itertools.count(os.getpid() << 40)
 SLOTS: Final = 20
-"""Heartbeats are spread evenly over so many moments."""
+"""Number of moments over which heartbeats are spread evenly."""
 
 
 @dataclass(slots=True)
 class World:
-    """An assignment, as far as the workers of this process have received it."""
+    """An assignment, and how many workers of this process have received it."""
 
     generation: Generation
     places: Mapping[WorkerId, Member]
@@ -69,29 +73,29 @@ class World:
     """Members that this process plays."""
     heard: int = 0
     last_s: float = 0.0
-    """When the last of them received it, by the monotonic clock."""
+    """Time at which the last of them received it, on the monotonic clock."""
 
 
 @dataclass(slots=True)
 class Company:
-    """What the played workers of one process share."""
+    """State that the played workers of one process share."""
 
     sdk: bool
     began_s: float
-    """Of the first step, by the monotonic clock."""
+    """Time of the first step, on the monotonic clock."""
     traffic: Traffic = field(default_factory=Traffic)
     workers: dict[WorkerId, "PlayedWorker"] = field(default_factory=dict)
-    """Those that are connected."""
+    """Connected workers."""
     slots: list[dict["PlayedWorker", None]] = field(default_factory=lambda: [{} for _ in range(SLOTS)])
-    """The same, by the moment at which they speak."""
+    """The same workers, by the moment of their heartbeats."""
     worlds: dict[JobName, dict[Generation, World]] = field(default_factory=dict)
-    held: HeldWorlds = field(default_factory=HeldWorlds)
+    held: WorldCache = field(default_factory=WorldCache)
     begin_fetch: Callable[[JobName, WorldReference], None] = lambda job, world: None
-    """Leads to `fetched`."""
+    """Starts a fetch that ends with `fetched`."""
     fetching: dict[Digest, list[Callable[[Assignment], None]]] = field(default_factory=dict)
-    """Who waits for a world."""
+    """Callbacks that wait for a world."""
     sent: dict[bytes, Received] = field(default_factory=dict)
-    """The newest heartbeat by subject: a controller in the same process need not decode what it receives."""
+    """The newest heartbeat by subject, so that a controller in the same process need not decode it."""
     heartbeats: int = 0
     facts: int = 0
     raw_number: int = 0
@@ -129,7 +133,7 @@ class Company:
         self.fetching.setdefault(world.digest, []).append(then)
 
     def fetched(self, world: WorldReference, assignment: Assignment | None) -> None:
-        """The master repeats what was not found."""
+        """Calls the waiting callbacks; without an assignment the master sends the world again."""
         for then in self.fetching.pop(world.digest, []):
             if assignment is not None:
                 then(assignment)
@@ -172,11 +176,12 @@ class PlayedWorker:
             worker, cluster, job, 0, WorkerPhase.IDLE, region=region, zone=f"{region}-a", node=f"node-{worker}", pid=pid
         )
         self._company = company
+        self._number = pid
         self._on_left = on_left
         self._world: World | None = None
         self._sender = f"worker/{worker}"
         self._heartbeat_subject = subjects.worker_heartbeat(cluster, worker).encode()
-        self._progress_subject = subjects.progress(job).encode()
+        self._progress_subject = subjects.worker_progress(cluster, worker).encode()
         self._reported = 0
 
     def subscriptions(self) -> tuple[str, ...]:
@@ -194,20 +199,20 @@ class PlayedWorker:
         )
 
     def join(self) -> None:
-        """Its controller knows it before the master does."""
+        """Announces the worker, to its controller before the master."""
         self.beat()
         self._tell("joined", WorkerJoined(self._next_status()))
 
     def beat(self) -> None:
-        if self._company.sdk and self.status.trainers:
-            self._keep_pace()
+        if self._company.sdk and self.status.trainers and self.status.phase is WorkerPhase.READY:
+            self.status = structs.replace(self.status, step=self._company.step(time.monotonic()))
         received = self._received(WorkerHeartbeat(self._next_status()))
         self._company.sent[self._heartbeat_subject] = received
         self._company.heartbeats += 1
         self._publish(self._heartbeat_subject, received.envelope)
 
     def report(self) -> None:
-        """What an SDK trainer did since the last report."""
+        """Reports the steps of an SDK trainer since the last report."""
         status, done = self.status, self._company.step(time.monotonic())
         if status.phase is not WorkerPhase.READY or not status.trainers or done <= self._reported:
             return
@@ -266,13 +271,19 @@ class PlayedWorker:
         world.heard += 1
         world.last_s = now_s
         if not self._company.sdk:
-            self._stand(WorkerPhase.READY, assignment.generation, ())
-            self._tell("ready", WorkerReady(self._next_status()))
+            loop = asyncio.get_running_loop()
+            loop.call_later(START_S * (1 + self._number % 100 / 100), self._run, assignment.generation)
             return
         done, parked = self._company.step(now_s), self.status.trainers[0].parked if self.status.trainers else 0
         trainer = TrainerStatus(0, place.first_rank, assignment.generation, Generation(parked), done, active=True)
         self._stand(WorkerPhase.READY, assignment.generation, (trainer,))
         self._tell("switched", WorkerSwitched(self._next_status(), done))
+
+    def _run(self, generation: Generation) -> None:
+        """Reports that the trainers run, unless a newer world has replaced theirs."""
+        if self.status.assigned == generation >= self.status.generation:
+            self._stand(WorkerPhase.READY, generation, ())
+            self._tell("ready", WorkerReady(self._next_status()))
 
     def _park(self, generation: Generation) -> None:
         if generation <= self.status.generation:
@@ -306,7 +317,7 @@ class PlayedWorker:
         self.status = structs.replace(self.status, phase=phase, generation=generation, trainers=trainers)
 
     def _keep_pace(self) -> None:
-        """Trainers that are parked or not in a world compute nothing."""
+        """Updates the step of trainers that compute; parked trainers and those outside of a world do not."""
         if self.status.phase is WorkerPhase.READY and self.status.trainers:
             done = self._company.step(time.monotonic())
             trainers = tuple(structs.replace(trainer, done=done) for trainer in self.status.trainers)
@@ -317,7 +328,7 @@ class PlayedWorker:
         return self.status
 
     def _received(self, message: Message) -> Received:
-        # An id from the operating system's randomness costs as much as all else of a heartbeat.
+        # An id from the operating system's randomness costs as much as the rest of a heartbeat.
         return Received(message, codec.wrap(message, sender=self._sender, message_id=f"{next(_ids):020x}"))
 
     def _tell(self, fact: str, message: Message) -> None:

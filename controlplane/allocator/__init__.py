@@ -1,1 +1,1 @@
-"""The allocator core: from where a job's nodes come. Pure: it reads no clock and touches nothing."""
+"""The allocator core: decides where a job's nodes come from. Pure: it reads no clock and performs no effects."""

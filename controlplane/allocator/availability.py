@@ -1,13 +1,13 @@
-"""What is remembered of the places machines come from: when they had none, and when they took some back."""
+"""What the allocator remembers of each kind of machine: when the cloud refused it and when it preempted some."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from controlplane.allocator.backoff import pause_s
 from controlplane.allocator.state import Allocator, Availability, Closure, Shortage
 from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.outcomes import QuotaExceeded, Refused, StockedOut
+from runtime.backoff import pause_after
 
 
 def close(
@@ -20,9 +20,9 @@ def close(
     hint: str = "",
     until_s: float | None = None,
 ) -> Allocator:
-    """Nothing more is asked for there for a while, which doubles with each time of the same kind.
+    """Stop requests for this kind of machine for a pause, which doubles with each shortage of the same kind.
 
-    `until_s`: where it is known when there is room again; that is no failure of the quota.
+    `until_s`: when there is room again, if that is known; such a shortage does not count as a failure.
     """
     settings, known = allocator.settings, _closure(allocator, stock, shortage)
     first_s, most_s = settings.stockout_s, settings.stockout_max_s
@@ -31,7 +31,7 @@ def close(
     failures = known.failures if known is not None else 0
     if until_s is not None:
         return _close(allocator, stock, Closure(shortage, now_s, until_s, failures, detail, hint))
-    until_s = now_s + pause_s(first_s, most_s, failures)
+    until_s = now_s + pause_after(failures + 1, first_s, most_s)
     return _close(allocator, stock, Closure(shortage, now_s, until_s, failures + 1, detail, hint))
 
 
@@ -55,7 +55,7 @@ def reopen(allocator: Allocator, stock: MachineKind) -> Allocator:
 
 
 def reopen_after(allocator: Allocator, given_back: MachineKind) -> Allocator:
-    """Machines of this stock went back: there are some again, and the quota of their region has room."""
+    """Allow requests again after machines went back: their zone has some, and their region's quota has room."""
     for stock, known in allocator.availability.items():
         if stock == given_back:
             allocator = reopen(allocator, stock)
@@ -65,9 +65,9 @@ def reopen_after(allocator: Allocator, given_back: MachineKind) -> Allocator:
     return allocator
 
 
-def distrust(allocator: Allocator, stock: MachineKind, now_s: float) -> Allocator:
+def start_cooldown(allocator: Allocator, stock: MachineKind, now_s: float) -> Allocator:
     until_s = now_s + allocator.settings.loss_cooldown_s
-    return _put(allocator, stock, replace(availability_of(allocator, stock), distrusted_until_s=until_s))
+    return _put(allocator, stock, replace(availability_of(allocator, stock), cooldown_until_s=until_s))
 
 
 def is_closed(allocator: Allocator, stock: MachineKind, now_s: float) -> bool:
@@ -75,13 +75,13 @@ def is_closed(allocator: Allocator, stock: MachineKind, now_s: float) -> bool:
     return until_s is not None and now_s < until_s
 
 
-def is_distrusted(allocator: Allocator, stock: MachineKind, now_s: float) -> bool:
-    until_s = availability_of(allocator, stock).distrusted_until_s
+def is_in_cooldown(allocator: Allocator, stock: MachineKind, now_s: float) -> bool:
+    until_s = availability_of(allocator, stock).cooldown_until_s
     return until_s is not None and now_s < until_s
 
 
-def is_unsure(allocator: Allocator, stock: MachineKind, now_s: float) -> bool:
-    """It had nothing lately, and nobody has tried since: too little to give up for it what runs."""
+def was_refused_recently(allocator: Allocator, stock: MachineKind, now_s: float) -> bool:
+    """Report whether the cloud recently refused this kind: then running nodes do not move to it."""
     short_s = availability_of(allocator, stock).short_s
     return short_s is not None and now_s < short_s + allocator.settings.wary_s
 
@@ -93,7 +93,7 @@ def availability_of(allocator: Allocator, stock: MachineKind) -> Availability:
 def newly_closed(
     before: Mapping[MachineKind, Availability], after: Mapping[MachineKind, Availability]
 ) -> list[tuple[MachineKind, Closure]]:
-    """Refusals that were learned of in between."""
+    """Closures that are in `after` but not in `before`."""
     return [
         (stock, closure)
         for stock, known in after.items()

@@ -1,7 +1,7 @@
-"""What a pool may be raised to beside everything that may come elsewhere: asked again where it is raised.
+"""The size to which a pool may be raised, given everything that may arrive in other pools.
 
-A plan knows what is held and expected. An answer that was lost, or a slot that the cloud may fill again, can bring
-more: against the caps all of that is counted.
+A plan knows the nodes that are held and expected. A lost answer, or a slot that the cloud may refill, can bring more.
+The caps count all of them, so they are checked again for each raise.
 """
 
 from controlplane.allocator.counting import ceiling, sidelined, total
@@ -17,9 +17,9 @@ _TUNING = Tuning()
 
 
 def most_for(allocator: Allocator, pool: Pool, wanted: int) -> int:
-    """What the pool may aim at for as many nodes as wanted, or fewer; what it aims at already is not in question.
+    """The largest target that the caps allow for `wanted` nodes; they do not lower the pool's current target.
 
-    A node that is replaced and kept has its slot beside them: it costs money and quota, but has no worker.
+    Each sidelined node needs a slot of its own: it costs money and quota, but has no worker.
     """
     aside = sidelined(pool)
     room = ceiling(allocator) - total(allocator.pools.values(), but=pool.ref)
@@ -37,7 +37,7 @@ def most_for(allocator: Allocator, pool: Pool, wanted: int) -> int:
 
 
 def money_per_hour(demand: Demand, market: Market, nodes: Nodes) -> int:
-    """Micro-dollars, for the machines and for what they would send; what has no price is left out."""
+    """Micro-dollars an hour for machines and their egress; machines without a price are left out."""
     priced = {choice: count for choice, count in nodes.items() if choice in market.options}
     found = score(demand.profile, market, priced, _TUNING)
     if found is not None:
@@ -46,7 +46,7 @@ def money_per_hour(demand: Demand, market: Market, nodes: Nodes) -> int:
 
 
 def _is_in_the_way(others: Nodes, choice: MachineKind, market: Market) -> bool:
-    """A world has one type of accelerator; and what has no price cannot be counted, so that it goes first."""
+    """Report whether other nodes block this choice: they have another accelerator, or no price."""
     return any(other.accelerator != choice.accelerator or other not in market.options for other in others)
 
 

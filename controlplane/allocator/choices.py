@@ -1,17 +1,17 @@
-"""Offers of the fleet as the market's choices, of which several clusters may have the same."""
+"""The fleet's offers, grouped by the market's choices: several clusters may offer the same choice."""
 
 from collections.abc import Iterable, Mapping
 
 from msgspec import structs
 
-from controlplane.allocator.fleet_order import Supply, has_no_more, kept, most_of
+from controlplane.allocator.fleet_order import Supply, expected, has_no_more, most_of
 from controlplane.allocator.offers import Offer
 from controlplane.catalog.kinds import MachineKind
-from controlplane.planning.market import Market, Present
+from controlplane.planning.market import CurrentCapacity, Market
 
 
 def by_choice(offers: Iterable[Offer]) -> dict[MachineKind, list[Offer]]:
-    """Each in the fleet's order."""
+    """Offers by choice, in the fleet's order."""
     found: dict[MachineKind, list[Offer]] = {}
     for offer in offers:
         found.setdefault(offer.kind, []).append(offer)
@@ -19,10 +19,10 @@ def by_choice(offers: Iterable[Offer]) -> dict[MachineKind, list[Offer]]:
 
 
 def within_reach(market: Market, supplies: Mapping[Offer, Supply]) -> Market:
-    """Of each choice no more than clusters that are there can give, beside what is held in others.
+    """The market, limited to the nodes that reachable clusters can provide and those that the job holds.
 
-    While nodes are replaced but kept, no more than replacements: what runs does not move because of a node that may
-    be back in a moment.
+    While nodes are sidelined, the limit allows only their replacements: a node that may soon be back is no reason to
+    move running nodes.
     """
     room: dict[MachineKind, int] = {}
     aside = sum(supply.aside for supply in supplies.values())
@@ -40,16 +40,16 @@ def within_reach(market: Market, supplies: Mapping[Offer, Supply]) -> Market:
     return structs.replace(market, options={**market.options, **less}) if less else market
 
 
-def present_of(supplies: Mapping[Offer, Supply], now_s: float) -> Present:
+def current_capacity_of(supplies: Mapping[Offer, Supply], now_s: float) -> CurrentCapacity:
     held: dict[MachineKind, int] = {}
     in_flight: dict[MachineKind, int] = {}
     stocked_out = set()
     for offer, supply in supplies.items():
-        choice, coming = offer.kind, kept(supply, now_s) - supply.held
+        choice, coming = offer.kind, expected(supply, now_s) - supply.held
         if supply.held:
             held[choice] = held.get(choice, 0) + supply.held
         if coming:
             in_flight[choice] = in_flight.get(choice, 0) + coming
         if has_no_more(supply, now_s):
             stocked_out.add(choice)
-    return Present(dict(sorted(held.items())), dict(sorted(in_flight.items())), frozenset(stocked_out))
+    return CurrentCapacity(dict(sorted(held.items())), dict(sorted(in_flight.items())), frozenset(stocked_out))

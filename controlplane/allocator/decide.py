@@ -8,7 +8,7 @@ from controlplane.allocator.learn import learn
 from controlplane.allocator.placement import place_of
 from controlplane.allocator.reconcile import Turn
 from controlplane.allocator.state import Allocator, Kind
-from controlplane.allocator.story import tell
+from controlplane.allocator.story import announce
 from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.outcomes import Done
 from controlplane.planning.criteria import Criteria
@@ -16,22 +16,22 @@ from runtime.decision import Decision
 
 
 def decide(allocator: Allocator, event: AllocatorEvent) -> Decision[Allocator, AllocatorEffect]:
-    """A loss is answered at once: giving up the lost slot and raising another pool are asked for together."""
+    """Learn from the event, then reconcile. After a loss, one decision removes the slot and raises another pool."""
     turn = Turn(learn(allocator, event), event.at_s)
     turn.reconcile()
-    decided, asked = turn.allocator, list(turn.effects)
+    decided, requested = turn.allocator, list(turn.effects)
     place = place_of(decided, event.at_s)
     if place != decided.placed:
         decided = replace(decided, placed=place)
-        asked.append(place)
+        requested.append(place)
     criteria = _criteria(decided)
     if criteria is not None and criteria != _criteria(allocator):
-        asked.append(FollowMarket(criteria))
+        requested.append(FollowMarket(criteria))
     stock = _given_back(allocator, event)
     if stock is not None:
-        asked.append(ShareStock(stock))
-    said = tell(allocator, decided, turn.effects)
-    return Decision(decided, (*asked, *said), decided.why, turn.wake_at_s)
+        requested.append(ShareStock(stock))
+    announced = announce(allocator, decided, turn.effects)
+    return Decision(decided, (*requested, *announced), decided.why, turn.wake_at_s)
 
 
 def _criteria(allocator: Allocator) -> Criteria | None:
@@ -39,10 +39,10 @@ def _criteria(allocator: Allocator) -> Criteria | None:
 
 
 def _given_back(allocator: Allocator, event: AllocatorEvent) -> MachineKind | None:
-    """The kind of machine that this event gives back to the cloud, or None; asked before the event is learned.
+    """The kind of machine that this event gives back to the cloud, or None; `allocator` is from before the event.
 
-    A pool that is lowered because it got nothing gives nothing back: jobs that wait for each other would wake each
-    other for ever.
+    A pool that is lowered because it got no machines gives none back: otherwise two jobs that wait for machines would
+    wake each other for ever.
     """
     if not isinstance(event, OperationEnded) or not isinstance(event.outcome, Done):
         return None

@@ -1,9 +1,9 @@
-"""What a planned job wants of the market. A job without a demand takes its nodes in the fleet file's order."""
+"""What a planned job wants. A job without a demand takes its nodes in the order of the fleet file."""
 
 from dataclasses import dataclass
 
 from controlplane.planning.criteria import Criteria, criteria_of
-from controlplane.planning.market import Market, Present
+from controlplane.planning.market import CurrentCapacity, Market
 from controlplane.planning.profiles import profile_of
 from controlplane.throughput.profile import Profile
 from messages.jobs import JobSpec
@@ -16,17 +16,17 @@ class Demand:
 
 
 def demand_of(spec: JobSpec) -> Demand | None:
-    """As the job's file says; None for a job that is not planned."""
+    """The demand in the job's file; None for a job that is not planned."""
     return Demand(criteria_of(spec), profile_of(spec)) if spec.capacity is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """All that a plan is made from."""
+    """All inputs of a plan."""
 
     criteria: Criteria
-    """With no more workers than may be had now."""
+    """Their `max_workers` is at most the number of nodes that the job may have now."""
     profile: Profile
     market: Market
-    """With no more nodes of each choice than are to be asked of it now."""
-    present: Present
+    """Its limits are the nodes of each choice that may be requested now."""
+    current: CurrentCapacity

@@ -1,11 +1,11 @@
-"""Everything the allocator may ask of the master's shell. Operations come back as OperationEnded with their number."""
+"""Everything the allocator may ask of its shell. Each operation ends with an OperationEnded that has its number."""
 
 from dataclasses import dataclass, field
 
 from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import PoolPlan, PoolRef
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Market, Present
+from controlplane.planning.market import CurrentCapacity, Market
 from controlplane.throughput.profile import Profile
 from messages.ids import ClusterName
 from messages.jobs import Scalar
@@ -16,7 +16,7 @@ class CreatePool:
     operation: int
     cluster: ClusterName
     plan: PoolPlan
-    """Without what only the fleet knows: disk, taints, tags, service account."""
+    """The shell adds disk, taints, tags and service account from the fleet file."""
     why: str
 
     @property
@@ -34,7 +34,7 @@ class ResizePool:
 
 @dataclass(frozen=True, slots=True)
 class RemoveNodes:
-    """These very nodes; the pool's target shrinks with them."""
+    """Remove nodes by name, and lower the pool's target by their number."""
 
     operation: int
     ref: PoolRef
@@ -51,7 +51,7 @@ class DeletePool:
 
 @dataclass(frozen=True, slots=True)
 class ListPools:
-    """Comes back as PoolsListed or ListingFailed with its number."""
+    """Ends with a PoolsListed or ListingFailed that has its number."""
 
     listing: int
     why: str
@@ -59,41 +59,41 @@ class ListPools:
 
 @dataclass(frozen=True, slots=True)
 class MakePlan:
-    """Comes back as Planned with its number, some time: the solver is too slow to be waited for."""
+    """Ends with a Planned that has its number. The allocator does not wait, because the solver is slow."""
 
     number: int
     criteria: Criteria
     profile: Profile
     market: Market
-    present: Present
+    current: CurrentCapacity
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the job's workers are to be. The job hears it as PlacementChanged."""
+    """Where the job's workers should be. The job gets it as PlacementChanged."""
 
     want: int
-    """Number of the newest want that it answers."""
+    """Number of the newest want that this answers."""
     workers: dict[ClusterName, int] | None = None
-    """By cluster. None before the first listing: what each cluster keeps now is not known to be wrong."""
+    """Number of workers by cluster. None before the first listing: clusters keep the workers that they have."""
     shortage: str = ""
-    """Why they may be too few; empty where nothing is in the way."""
+    """Why the job may get too few workers; empty if nothing is in the way."""
     leaving: dict[ClusterName, frozenset[str]] = field(default_factory=dict)
-    """Nodes that the job should leave, by cluster: another may have a node of the same name."""
+    """Nodes that the job should leave, by cluster; two clusters may have nodes of the same name."""
     at_once: bool = False
-    """Also if too few are left to train: nothing can come before they are gone."""
+    """Leave even if too few nodes remain to train: no replacement can come before these nodes are gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowMarket:
-    """Prices and quotas are to be told of what these criteria allow from now on."""
+    """From now on, send the allocator the prices and quotas of what these criteria allow."""
 
     criteria: Criteria
 
 
 @dataclass(frozen=True, slots=True)
 class ShareStock:
-    """Machines of this kind went back to the cloud. Allocators of other jobs hear it as MachinesGivenBack."""
+    """Machines of this kind went back to the cloud. Allocators of other jobs get it as MachinesGivenBack."""
 
     kind: MachineKind
 

@@ -10,7 +10,7 @@ from controlplane.planning.market import Market, Quotas
 from controlplane.planning.plan import Plan
 from controlplane.throughput.profile import Profile
 from controlplane.throughput.use import NodeUse
-from messages.clusters import NodeSight
+from messages.clusters import NodeObservation
 from messages.ids import ClusterName
 
 
@@ -21,23 +21,23 @@ class Ticked:
 
 @dataclass(frozen=True, slots=True)
 class NodesWanted:
-    """What the job wants, as its core said with `WantNodes`. One that is not newer than the last teaches nothing."""
+    """What the job wants, from its core's `WantNodes`. An event with an old number is ignored."""
 
     at_s: float
     number: int
     nodes: int
-    """Of a planned job it is the most; fewer than it needs at least (a pause: none) give all nodes up."""
+    """For a planned job the maximum; if it is below the job's minimum (0 in a pause), all nodes are removed."""
     ended: str | None = None
-    """Why the job has ended; then all of its pools go."""
+    """Why the job has ended; then all of its pools are deleted."""
     criteria: Criteria | None = None
-    """Of a planned job: what its file asks for, within what is left of its budget and its deadline."""
+    """For a planned job: the criteria in its file, adjusted to the rest of its budget and deadline."""
     lost: frozenset[ClusterName] = frozenset()
-    """Silent clusters in which the job has no worker left: their nodes are of no more use."""
+    """Silent clusters in which the job has no worker left: their nodes count as lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class MarketSeen:
-    """What the fleet offers of what the job allows, at the prices of the moment, with what is known of each."""
+    """The fleet offers that the job allows, with current prices and observations."""
 
     at_s: float
     market: Market
@@ -45,7 +45,7 @@ class MarketSeen:
 
 @dataclass(frozen=True, slots=True)
 class QuotasSeen:
-    """What quotas leave for a job that is not planned; a planned one sees them with its market."""
+    """The room in quotas for a job that is not planned; a planned job gets quotas with its market."""
 
     at_s: float
     quotas: Quotas
@@ -62,7 +62,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class PoolsListed:
-    """The answer to ListPools. Pools of other jobs are passed over."""
+    """The answer to ListPools. Pools of other jobs are ignored."""
 
     at_s: float
     listing: int
@@ -78,33 +78,33 @@ class ListingFailed:
 
 @dataclass(frozen=True, slots=True)
 class ReadinessSeen:
-    """What stands in the way of a cluster's being ready, as its keeper says; a ready one needs no listing first."""
+    """Whether a cluster is ready, as reported by the fleet keeper. It arrives without a listing."""
 
     at_s: float
     cluster: ClusterName
     waits_for: str = ""
-    """Empty: it is ready."""
+    """Why the cluster is not ready; empty if it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodesSeen:
-    """A topology of a cluster, whole and newer than the one before: told each time that one comes, changed or not."""
+    """The nodes of a whole cluster, newer than the last. Sent with each report, changed or not."""
 
     at_s: float
     cluster: ClusterName
-    nodes: tuple[NodeSight, ...]
+    nodes: tuple[NodeObservation, ...]
     free: tuple[str, ...] | None = None
-    """All nodes of this cluster on which the job has nothing and wants nothing; None where that is not known."""
+    """All nodes of this cluster that the job does not use; None if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartsSeen:
-    """How the job's workers start in a cluster, told with each topology once some could not start there."""
+    """How the job's workers start in a cluster. Sent with each report once some could not start there."""
 
     at_s: float
     cluster: ClusterName
     failing: tuple[tuple[str, float], ...] = ()
-    """Names of nodes on which a worker cannot start, for so many seconds."""
+    """Names of nodes on which a worker cannot start, each with the seconds since it first failed."""
     started: frozenset[str] = frozenset()
     """Names of nodes on which a worker has started."""
     detail: str = ""
@@ -113,7 +113,7 @@ class StartsSeen:
 
 @dataclass(frozen=True, slots=True)
 class ControllerFailed:
-    """The controller of a cluster cannot start, so no worker can. Told again while it is so."""
+    """The controller of a cluster cannot start, so no worker can. Repeated while this lasts."""
 
     at_s: float
     cluster: ClusterName
@@ -123,7 +123,7 @@ class ControllerFailed:
 
 @dataclass(frozen=True, slots=True)
 class UseSeen:
-    """As reported lately, of all nodes of which anything is known."""
+    """The recent use of all nodes that have reports."""
 
     at_s: float
     use: tuple[NodeUse, ...]
@@ -131,7 +131,7 @@ class UseSeen:
 
 @dataclass(frozen=True, slots=True)
 class ProfileMeasured:
-    """What the job's steps need, as it turned out; told when it is another by more than noise."""
+    """The measured profile of the job's steps; sent when it changed by more than noise."""
 
     at_s: float
     profile: Profile
@@ -139,7 +139,7 @@ class ProfileMeasured:
 
 @dataclass(frozen=True, slots=True)
 class MachinesGivenBack:
-    """By another job: what was refused may be had now."""
+    """Another job gave machines back: a kind that was refused may be available now."""
 
     at_s: float
     stock: MachineKind
@@ -147,7 +147,7 @@ class MachinesGivenBack:
 
 @dataclass(frozen=True, slots=True)
 class OperationEnded:
-    """Each operation that was asked for ends, by the cloud's word or for want of it (Unreachable)."""
+    """The end of an operation: the cloud's answer, or Unreachable. Each operation gets one."""
 
     at_s: float
     pool: PoolRef

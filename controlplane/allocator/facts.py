@@ -1,47 +1,47 @@
-"""What a plan is made from, as it is now; and whether a plan is still of it."""
+"""The current inputs of a plan, and whether the newest plan still fits them."""
 
 from dataclasses import replace
 
 from msgspec import structs
 
-from controlplane.allocator.availability import is_distrusted, is_unsure
-from controlplane.allocator.choices import present_of, within_reach
-from controlplane.allocator.cooldown import rested_zones_first, taken_lately
+from controlplane.allocator.availability import is_in_cooldown, was_refused_recently
+from controlplane.allocator.choices import current_capacity_of, within_reach
+from controlplane.allocator.cooldown import cooldown_ends, cooldown_zones_last
 from controlplane.allocator.counting import ceiling, is_paused, is_resting
 from controlplane.allocator.demand import Basis
 from controlplane.allocator.prospects import Supplies
 from controlplane.allocator.state import Allocator, Plans
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Market, Nodes, Present
+from controlplane.planning.market import CurrentCapacity, Market, Nodes
 from controlplane.planning.plan import Plan
 from controlplane.planning.scoring import is_affordable, score
 from controlplane.planning.tuning import Tuning
 
 NOISE = 0.02
-"""Part of a price; what runs is given up for a tenth of the whole at least."""
+"""Relative price change that does not need a new plan; running nodes only move for a gain of at least 0.1."""
 _TUNING = Tuning()
 
 
 def basis_of(allocator: Allocator, supplies: Supplies, now_s: float) -> Basis | None:
-    """None where nothing can be planned: no prices are known, or nothing is wanted."""
+    """The inputs of a plan; None if nothing can be planned: no prices are known, or no nodes are wanted."""
     demand, market = allocator.demand, allocator.market
     if demand is None or market is None or not market.options or is_paused(allocator) or is_resting(allocator):
         return None
     criteria = structs.replace(demand.criteria, max_workers=ceiling(allocator))
     market = within_reach(structs.replace(market, quotas=allocator.quotas), supplies)
-    present = _without_risky_moves(allocator, criteria, market, present_of(supplies, now_s), now_s)
-    calm = rested_zones_first(criteria, demand.profile, market, present, taken_lately(allocator, now_s))
-    return Basis(criteria, demand.profile, calm, present)
+    current = _without_risky_moves(allocator, criteria, market, current_capacity_of(supplies, now_s), now_s)
+    quiet = cooldown_zones_last(criteria, demand.profile, market, current, cooldown_ends(allocator, now_s))
+    return Basis(criteria, demand.profile, quiet, current)
 
 
 def _without_risky_moves(
-    allocator: Allocator, criteria: Criteria, market: Market, present: Present, now_s: float
-) -> Present:
-    """What runs is not given up for places that had nothing, or took a machine, lately."""
-    there = present.committed()
+    allocator: Allocator, criteria: Criteria, market: Market, current: CurrentCapacity, now_s: float
+) -> CurrentCapacity:
+    """The current capacity, with zones closed to moves if they recently had no machines or preempted one."""
+    there = current.committed()
     running = sum(count for choice, count in there.items() if choice in market.options)
     if running < criteria.min_workers:
-        return present
+        return current
     is_full = criteria.max_workers <= running
     types = {choice.accelerator for choice in there}
     closed = {
@@ -49,29 +49,29 @@ def _without_risky_moves(
         for offer in allocator.offers
         if (choice := offer.kind) not in there
         and (is_full or choice.accelerator not in types)
-        and (is_distrusted(allocator, offer.kind, now_s) or is_unsure(allocator, offer.kind, now_s))
+        and (is_in_cooldown(allocator, offer.kind, now_s) or was_refused_recently(allocator, offer.kind, now_s))
     }
-    return structs.replace(present, stocked_out=present.stocked_out | closed)
+    return structs.replace(current, stocked_out=current.stocked_out | closed)
 
 
 def note(plans: Plans, basis: Basis | None, now_s: float) -> Plans:
-    """Prices that moved by a little are the same facts: else no plan would be of the present where they always move."""
+    """Store the new inputs. Small price changes keep the old ones: otherwise no plan would ever be current."""
     if basis == plans.facts or (basis is not None and plans.facts is not None and _is_noise(plans, plans.facts, basis)):
         return plans
     return replace(plans, facts=basis, facts_s=now_s)
 
 
 def _is_noise(plans: Plans, known: Basis, now: Basis) -> bool:
-    if (known.criteria, known.profile, known.present) != (now.criteria, now.profile, now.present):
+    if (known.criteria, known.profile, known.current) != (now.criteria, now.profile, now.current):
         return False
     if not moved_by_a_little(known.market, now.market):
         return False
     placement = plans.plan.placement if plans.plan is not None and plans.basis == known else {}
-    return all(_is_paid(now, nodes) for nodes in (now.present.committed(), placement))
+    return all(_is_paid(now, nodes) for nodes in (now.current.committed(), placement))
 
 
 def _is_paid(basis: Basis, nodes: Nodes) -> bool:
-    """However little it is, the cap on money is not passed by it."""
+    """Report whether these nodes stay within the cap on money an hour."""
     if basis.criteria.max_micro_usd_per_hour is None or not nodes.keys() <= basis.market.options.keys():
         return True
     found = score(basis.profile, basis.market, nodes, _TUNING)
@@ -79,7 +79,7 @@ def _is_paid(basis: Basis, nodes: Nodes) -> bool:
 
 
 def moved_by_a_little(known: Market, now: Market) -> bool:
-    """Nothing but prices, each by so small a part that nobody would plan otherwise."""
+    """Report whether the markets differ only in prices, each by less than `NOISE`."""
     if known.options.keys() != now.options.keys() or (known.links, known.quotas) != (now.links, now.quotas):
         return False
     for choice, option in known.options.items():
@@ -91,24 +91,24 @@ def moved_by_a_little(known: Market, now: Market) -> bool:
     return True
 
 
-def current(plans: Plans) -> Plan | None:
-    """The newest plan, if the world, the market and the criteria are those that it was made from."""
+def current_plan(plans: Plans) -> Plan | None:
+    """The newest plan, if its inputs are still the current ones."""
     return plans.plan if plans.facts is not None and plans.basis == plans.facts else None
 
 
-def aimed_at(plans: Plans) -> int | None:
-    """Workers of the newest plan: all else that it said may be wrong by now. What was to go first does not count."""
+def target_workers(plans: Plans) -> int | None:
+    """Number of workers in the newest plan, without nodes that it lets go first; its places may be outdated."""
     if plans.plan is None:
         return None
     return min(sum(plans.plan.ask.values()), sum(plans.plan.placement.values()))
 
 
 def plan_due_s(allocator: Allocator) -> float | None:
-    """When the next plan is to be asked for; None while there is nothing new to plan, or one is being made."""
+    """When to request the next plan; None if nothing changed or nothing can be planned."""
     plans, settings = allocator.plans, allocator.settings
     if plans.asked is not None and plans.asked_s is not None:
         return plans.asked_s + settings.plan_timeout_s
-    if plans.facts is None or current(plans) is not None:
+    if plans.facts is None or current_plan(plans) is not None:
         return None
     if plans.asked_s is None:
         return plans.facts_s if plans.not_before_s is None else max(plans.facts_s, plans.not_before_s)

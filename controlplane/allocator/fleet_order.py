@@ -1,6 +1,6 @@
-"""Which pool should have how many nodes, in the fleet's order: of all offers, or of those of one choice.
+"""The number of nodes of each pool, in the fleet's order: for all offers, or for those of one choice.
 
-Planned from what is there now, never from an earlier plan, so that a lost answer or a restart cannot mislead it.
+Computed from the current state, never from an earlier plan, so that a lost answer or a restart cannot mislead it.
 """
 
 import math
@@ -12,36 +12,36 @@ from controlplane.allocator.offers import Offer
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """What there is of an offer, and what may be asked of it."""
+    """The nodes of an offer, and what may be requested from it."""
 
     held: int = 0
-    """Nodes that are there and will stay."""
+    """Nodes that exist and will stay."""
     coming: int = 0
-    """Asked for, and not there yet."""
+    """Nodes that are requested and do not exist yet."""
     aside: int = 0
-    """Replaced, but still there: their slots are not free."""
+    """Sidelined nodes: their slots are not free."""
     spare: int = 0
-    """Of those that are held: nobody would miss them."""
+    """Held nodes that are not used."""
     settled: bool = True
-    """No operation is under way, so that it can be changed."""
+    """No operation is in progress, so the pool can be changed."""
     reachable: bool = True
-    """Its cluster is there and takes orders."""
+    """Its cluster is ready and the offer is usable."""
     blocked: bool = False
-    """Workers cannot start in its cluster."""
+    """The job's workers cannot start in its cluster."""
     room: int | None = None
-    """The most nodes that may be asked of it now, if fewer than it offers."""
+    """The most nodes that may be requested now, if fewer than it offers."""
     granted: bool = False
-    """What is coming was granted, whatever the zone refuses now."""
+    """The cloud granted the nodes that are coming, even if the zone refuses more now."""
     busy_until_s: float | None = None
-    """It could not be changed several times in a row: until then it is not tried again."""
+    """End of the pause after several failed changes in a row."""
     closed_until_s: float | None = None
-    """Until then it has nothing more to give."""
-    distrusted_until_s: float | None = None
-    """A node was taken there lately, or nobody answered: until then it comes last, and the longer ago the earlier."""
+    """When requests are possible again after a shortage."""
+    cooldown_until_s: float | None = None
+    """End of the cooldown after a preempted node or a missing answer: until then the offer comes last."""
 
 
 Fits = Callable[[Offer, int], int]
-"""How many of so many more nodes have room; they take it."""
+"""Reserves quota for at most so many more nodes, and returns how many fit."""
 
 
 def _all_fit(_offer: Offer, wanted: int) -> int:
@@ -55,22 +55,22 @@ def targets_in_order(
     now_s: float,
     fits: Fits = _all_fit,
 ) -> dict[Offer, int]:
-    """Keeps what there is, adds where it is liked best, and gives up first what has not come yet.
+    """Keep what exists, add in the fleet's order, and give up nodes that have not come yet first.
 
-    May come to more than wanted, when nodes that are in use are too many: those go only when they are released.
+    The sum may exceed `wanted`: nodes in use are removed only when the job releases them.
     """
-    targets = {offer: kept(pools[offer], now_s) for offer in offers}
+    targets = {offer: expected(pools[offer], now_s) for offer in offers}
     missing = wanted - sum(targets.values())
-    rested_zones_first = sorted(offers, key=lambda offer: _distrusted_until_s(pools[offer], now_s))
+    cooldown_zones_last = sorted(offers, key=lambda offer: _cooldown_until_s(pools[offer], now_s))
     if missing > 0:
-        _add(targets, rested_zones_first, pools, missing, now_s, fits)
+        _add(targets, cooldown_zones_last, pools, missing, now_s, fits)
     else:
-        _give_up(targets, rested_zones_first[::-1], pools, -missing)
+        _give_up(targets, cooldown_zones_last[::-1], pools, -missing)
     return targets
 
 
-def kept(supply: Supply, now_s: float) -> int:
-    """Nodes that are there, and those that may be counted on to come."""
+def expected(supply: Supply, now_s: float) -> int:
+    """Held nodes and those that will probably come."""
     is_refused = _is_before(now_s, supply.closed_until_s) and not supply.granted
     hopeless = supply.settled and (supply.blocked or is_refused)
     return supply.held if hopeless else supply.held + supply.coming
@@ -113,8 +113,8 @@ def _give_up(targets: dict[Offer, int], offers: Sequence[Offer], pools: Mapping[
         surplus -= less
 
 
-def _distrusted_until_s(supply: Supply, now_s: float) -> float:
-    until_s = supply.distrusted_until_s
+def _cooldown_until_s(supply: Supply, now_s: float) -> float:
+    until_s = supply.cooldown_until_s
     return until_s if until_s is not None and now_s < until_s else -math.inf
 
 

@@ -1,16 +1,16 @@
-"""Nodes of a planned job on which it has had nothing for long: these very ones go, and are not asked for again soon."""
+"""Nodes that a planned job has not used for a long time: they are removed, and not requested again soon."""
 
 import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from controlplane.allocator.backoff import pause_s
 from controlplane.allocator.counting import held, is_settled
 from controlplane.allocator.facts import moved_by_a_little
 from controlplane.allocator.state import Allocator, Cutback, Node, Pool
 from controlplane.clouds.interface import PoolRef
 from controlplane.planning.market import Market
 from messages.ids import ClusterName
+from runtime.backoff import pause_after
 
 
 def note_free(allocator: Allocator, cluster: ClusterName, free: tuple[str, ...], at_s: float) -> Allocator:
@@ -25,16 +25,16 @@ def note_free(allocator: Allocator, cluster: ClusterName, free: tuple[str, ...],
 
 
 def idle_cap(allocator: Allocator, left: int, now_s: float) -> Cutback:
-    """What is left is enough, if the job can run with it; else it is tried again after a while, each time later."""
+    """The cap after idle nodes are removed. If too few are left to run with, it ends after a pause that doubles."""
     demand, known, settings = allocator.demand, allocator.idle_cap, allocator.settings
     if demand is None or left >= demand.criteria.min_workers:
         return Cutback(left, math.inf, 0)
     times = 0 if known is None else known.times + (known.nodes is None)
-    return Cutback(left, now_s + pause_s(settings.idle_timeout_s, settings.rest_max_s, times), times)
+    return Cutback(left, now_s + pause_after(times + 1, settings.idle_timeout_s, settings.rest_max_s), times)
 
 
 def forget_idle_cap(before: Allocator, after: Allocator, now_s: float) -> Allocator:
-    """What was of no use may be useful when something else is wanted or offered, or where nodes are taken."""
+    """Drop the cap when the demand, the market or the preempted zones change: more nodes may be useful then."""
     cap = after.idle_cap
     if cap is None:
         return after
@@ -42,14 +42,14 @@ def forget_idle_cap(before: Allocator, after: Allocator, now_s: float) -> Alloca
         return replace(after, idle_cap=replace(cap, nodes=None))
     if cap.nodes is None and after.demand is not None and _held(after) >= after.demand.criteria.min_workers:
         return replace(after, idle_cap=None)
-    losses = [known.distrusted_until_s for known in after.availability.values()]
-    known = [known.distrusted_until_s for known in before.availability.values()]
-    news = (after.wanted, after.demand) != (before.wanted, before.demand) or _is_other(before.market, after.market)
-    return replace(after, idle_cap=None) if news or losses != known else after
+    losses = [known.cooldown_until_s for known in after.availability.values()]
+    known = [known.cooldown_until_s for known in before.availability.values()]
+    changed = (after.wanted, after.demand) != (before.wanted, before.demand) or _is_other(before.market, after.market)
+    return replace(after, idle_cap=None) if changed or losses != known else after
 
 
 def idle_nodes(allocator: Allocator, now_s: float) -> dict[PoolRef, list[str]]:
-    """As many as the job can run without; all, where they are too few to run with."""
+    """Overdue idle nodes that the job can run without; all of them if too few are left to run with."""
     if allocator.demand is None:
         return {}
     here = _held(allocator)

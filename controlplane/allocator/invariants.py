@@ -1,4 +1,4 @@
-"""What must hold after every decision of the allocator, whatever happened."""
+"""What must hold after every decision of the allocator."""
 
 from collections.abc import Sequence
 
@@ -44,22 +44,22 @@ def _of_order(
     broken = []
     refs = [change.ref for change in changes]
     if changes and not after.synced:
-        broken.append("something was changed before the first listing")
+        broken.append("a pool was changed before the first listing")
     places = [effect for effect in effects if isinstance(effect, Place)]
     if any(place.workers is not None for place in places) and not after.synced and after.ended is None:
         broken.append("workers were placed before the first listing")
     if len(set(refs)) < len(refs):
-        broken.append("two operations were asked for on one pool")
+        broken.append("two operations were requested for one pool")
     for change in changes:
         operation = after.pools[change.ref].operation
         if operation is None or operation.number != change.operation:
-            broken.append(f"operation {change.operation} is not kept with its pool")
+            broken.append(f"operation {change.operation} is not stored with its pool")
         if change.operation <= before.operations:
             broken.append(f"operation {change.operation} has an old number")
         if after.pools[change.ref].doubt is not None:
             broken.append(f"pool {change.ref.pool} was changed before it was listed again")
     if sum(isinstance(effect, ListPools) for effect in effects) > 1:
-        broken.append("listed twice at once")
+        broken.append("two listings were requested at once")
     raised = [number for number, change in enumerate(changes) if _raises(after, change)]
     lowered = [number for number, change in enumerate(changes) if isinstance(change, ResizePool | RemoveNodes)]
     if raised and any(number > raised[0] and not _raises(after, changes[number]) for number in lowered):
@@ -77,40 +77,40 @@ def _of_caps(after: Allocator, changes: Sequence[Change]) -> list[str]:
         if pool.operation is not None and pool.operation.target > pool.offer.max_nodes:
             broken.append(f"pool {change.ref.pool} may have {pool.offer.max_nodes} nodes at most")
         if pool.offer.pool is not None:
-            broken.append(f"pool {change.ref.pool}, which no offer would make, was raised")
+            broken.append(f"pool {change.ref.pool} was raised without an offer")
     return broken
 
 
 def _of_the_market(after: Allocator, changes: Sequence[Change]) -> list[str]:
-    """Of a planned job, whenever something is raised: money, one type, nothing where there is none."""
+    """For a planned job whose pools are raised: the cap on money, one type of accelerator, the limits of zones."""
     raised = [after.pools[change.ref] for change in changes if _raises(after, change)]
     if after.demand is None or not raised:
         return []
     if after.market is None:
-        return ["something was raised before prices were known"]
+        return ["a pool was raised before prices were known"]
     broken, coming, market = [], may_come(after, with_sidelined=True), after.market
     cap, money = after.demand.criteria.max_micro_usd_per_hour, money_per_hour(after.demand, market, coming)
     if cap is not None and money > cap:
-        broken.append(f"${usd_text(money)} an hour may come, ${usd_text(cap)} are allowed")
+        broken.append(f"nodes for ${usd_text(money)} an hour may come, ${usd_text(cap)} are allowed")
     if len({choice.accelerator for choice in coming}) > 1:
         broken.append("two types of accelerators may come")
     for pool in raised:
         choice = pool.offer.kind
         if choice not in market.options:
-            broken.append(f"pool {pool.ref.pool}, which is not allowed or has no price, was raised")
+            broken.append(f"pool {pool.ref.pool} was raised, but is not allowed or has no price")
         elif coming[choice] > market.options[choice].limit:
-            broken.append(f"{coming[choice]} nodes may come in {choice.zone}, which has no more")
+            broken.append(f"{coming[choice]} nodes may come in {choice.zone}, more than it has")
         if pool.operation is not None and is_closed(after, pool.offer.kind, pool.operation.asked_s):
-            broken.append(f"pool {pool.ref.pool} was raised, where nothing is to be had")
+            broken.append(f"pool {pool.ref.pool} was raised during a pause after a shortage")
     return broken
 
 
 def _of_quotas(after: Allocator, changes: Sequence[Change]) -> list[str]:
-    """Nothing is raised beyond a quota. One that became smaller takes nothing away."""
+    """No pool is raised beyond a quota. A quota that became smaller removes no nodes."""
     raised = {after.pools[change.ref].offer.kind for change in changes if _raises(after, change)}
-    used, left = taken(after.quotas, may_come(after, with_doomed=True)), after.quotas.left
+    used, left = taken(after.quotas, may_come(after, with_noticed=True)), after.quotas.left
     return [
-        f"{used[key]} of quota {key.metric} in {key.scope} may be taken, which has {left[key]}"
+        f"{used[key]} of quota {key.metric} in {key.scope} may be used, which has {left[key]}"
         for key in {key for choice in raised for key in after.quotas.needs.get(choice, {})}
         if key in left and used[key] > left[key]
     ]
@@ -128,7 +128,7 @@ def _of_starts(after: Allocator, changes: Sequence[Change]) -> list[str]:
 def _of_plans(before: Allocator, effects: Sequence[AllocatorEffect]) -> list[str]:
     numbers = [effect.number for effect in effects if isinstance(effect, MakePlan)]
     if len(numbers) > 1:
-        return ["two plans were asked for at once"]
+        return ["two plans were requested at once"]
     return [f"plan {number} has an old number" for number in numbers if number <= before.plans.number]
 
 
@@ -137,14 +137,14 @@ def _of_nodes(after: Allocator, changes: Sequence[Change]) -> list[str]:
     for change in changes:
         pool = after.pools[change.ref]
         if isinstance(change, ResizePool) and not _raises(after, change) and change.size < len(pool.nodes):
-            broken.append(f"pool {change.ref.pool} shrinks to {change.size} by nodes of the cloud's choice")
+            broken.append(f"pool {change.ref.pool} shrinks to {change.size}: the cloud chooses the nodes")
         if isinstance(change, RemoveNodes):
             broken += [f"{name} is in use" for name in change.nodes if _is_in_use(after, pool, name)]
     return broken
 
 
 def _of_dismissals(after: Allocator) -> list[str]:
-    """One at a time, and none that the job cannot run without, but for one that goes already."""
+    """At most one node is dismissed at a time, and none that the job needs; nodes that are being removed are exempt."""
     if after.demand is None:
         return []
     kept = [
@@ -154,15 +154,15 @@ def _of_dismissals(after: Allocator) -> list[str]:
         if is_dismissed(node) and not (pool.operation is not None and node.name in pool.operation.nodes)
     ]
     too_few = sum(map(held, after.pools.values())) < after.demand.criteria.min_workers
-    return [f"{', '.join(kept)} given up though needed, or together"] if len(kept) > 1 or (kept and too_few) else []
+    return [f"{', '.join(kept)} dismissed though needed, or together"] if len(kept) > 1 or (kept and too_few) else []
 
 
 def _of_the_end(after: Allocator, changes: Sequence[Change]) -> list[str]:
     broken = []
     if after.ended is not None and any(not isinstance(change, DeletePool) for change in changes):
-        broken.append("the job has ended, and something else than a deletion was asked for")
+        broken.append("the job has ended, but a change other than a deletion was requested")
     if after.finished and any(pool.exists or pool.operation is not None for pool in after.pools.values()):
-        broken.append("called finished, but pools are left")
+        broken.append("the allocator is finished, but pools are left")
     return broken
 
 

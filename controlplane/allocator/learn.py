@@ -1,29 +1,36 @@
-"""First half of a decision: what an event, and time, teach. Nothing is decided here.
+"""First half of a decision: learn from the event and from the time that passed. Nothing is decided here.
 
-Fences keep what is late from teaching anything: the number of an operation or a listing, the time at which a listing
-was asked for, and the uids of machines that are gone.
+Late events are ignored. The fences are the numbers of operations and listings, the time at which a listing was
+requested, and the uids of machines that are gone.
 """
 
 from dataclasses import replace
 from typing import assert_never
 
 from controlplane.allocator import events
-from controlplane.allocator.availability import close, distrust, reopen_after
+from controlplane.allocator.availability import close, reopen_after, start_cooldown
 from controlplane.allocator.counting import is_settled, wants_none
 from controlplane.allocator.idle import forget_idle_cap, note_free
 from controlplane.allocator.learn_listing import fail_listing, learn_listing, learn_readiness
-from controlplane.allocator.learn_nodes import learn_sight, lose_cluster, lose_left, lose_overdue, revive, sideline
+from controlplane.allocator.learn_nodes import (
+    learn_observation,
+    lose_cluster,
+    lose_left,
+    lose_overdue,
+    revive,
+    sideline,
+)
 from controlplane.allocator.learn_outcome import learn_outcome
 from controlplane.allocator.quota_room import learn_quotas
 from controlplane.allocator.starts import block_silent, give_up_unstartable, learn_starts, unblock_heard
 from controlplane.allocator.state import Allocator, Pool, Shortage
-from controlplane.allocator.use import call_back, forget_cutback, note_use
+from controlplane.allocator.use import cancel_dismissals, forget_cutback, note_use
 from controlplane.planning.criteria import Criteria
 from controlplane.throughput.profile import Profile
 
 
 def learn(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
-    learned = call_back(_age(_take_in(allocator, event), event.at_s))
+    learned = cancel_dismissals(_age(_take_in(allocator, event), event.at_s))
     return forget_cutback(allocator, forget_idle_cap(allocator, learned, event.at_s), event.at_s)
 
 
@@ -47,7 +54,7 @@ def _take_in(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
             return learn_readiness(allocator, event)
         case events.NodesSeen(at_s, cluster, _, free):
             allocator = replace(allocator, lost=allocator.lost - {cluster}) if cluster in allocator.lost else allocator
-            allocator = unblock_heard(learn_sight(allocator, event), cluster)
+            allocator = unblock_heard(learn_observation(allocator, event), cluster)
             return note_free(allocator, cluster, free, at_s) if free is not None else allocator
         case events.StartsSeen():
             return learn_starts(allocator, event)
@@ -79,12 +86,12 @@ def _learn_want(allocator: Allocator, event: events.NodesWanted) -> Allocator:
 
 
 def _age(allocator: Allocator, now_s: float) -> Allocator:
-    """What silence tells: clusters that are lost, nodes that stay unready, notices that are over, empty slots."""
+    """Learn from the passing of time: lost clusters, nodes that stay unready, expired notices, empty slots."""
     settings = allocator.settings
     for cluster in sorted(allocator.lost):
         allocator = lose_cluster(allocator, cluster, now_s)
-    if wants_none(allocator) != (allocator.needless_since_s is not None):
-        allocator = replace(allocator, needless_since_s=now_s if wants_none(allocator) else None)
+    if wants_none(allocator) != (allocator.unwanted_since_s is not None):
+        allocator = replace(allocator, unwanted_since_s=now_s if wants_none(allocator) else None)
     for pool in allocator.pools.values():
         left = allocator.released.get(pool.ref.cluster, frozenset())
         aged, sidelined = sideline(lose_left(revive(pool), left, settings, now_s), settings, now_s)
@@ -93,7 +100,7 @@ def _age(allocator: Allocator, now_s: float) -> Allocator:
         aged = _write_off(_note_emptiness(aged, now_s), settings.owed_s, now_s)
         aged = _give_up(aged, settings.hang_s, now_s)
         if lost or sidelined:
-            allocator = distrust(allocator, pool.offer.kind, now_s)
+            allocator = start_cooldown(allocator, pool.offer.kind, now_s)
         if aged.empty_since_s is not None and now_s - aged.empty_since_s >= settings.arrival_s:
             detail = f"a slot of pool {pool.ref.pool} stayed empty for {settings.arrival_s:g} s"
             allocator = close(allocator, pool.offer.kind, Shortage.STOCKOUT, detail, now_s)
@@ -105,18 +112,18 @@ def _age(allocator: Allocator, now_s: float) -> Allocator:
 
 def _write_off(pool: Pool, owed_s: float, now_s: float) -> Pool:
     since = pool.vacant | {node.name: node.lost_s for node in pool.nodes.values() if node.lost_s is not None}
-    asked_anew = pool.operation.vacant if pool.operation is not None and pool.operation.raises else frozenset()
-    names = frozenset(name for name, at_s in since.items() if now_s - at_s >= owed_s) - asked_anew
+    asked_again = pool.operation.vacant if pool.operation is not None and pool.operation.raises else frozenset()
+    names = frozenset(name for name, at_s in since.items() if now_s - at_s >= owed_s) - asked_again
     return pool if names == pool.written_off else replace(pool, written_off=names)
 
 
 def _give_up(pool: Pool, hang_s: float, now_s: float) -> Pool:
-    """Too long to keep a job waiting; what comes of it after all is too much, and goes as it comes."""
+    """Abandon the empty slots of a pool that hangs too long; nodes that come anyway are surplus and removed."""
     hanging_s = pool.hanging_s if pool.target > len(pool.nodes) else None
-    given_up = hanging_s is not None and now_s - hanging_s >= hang_s
-    if (hanging_s, given_up) == (pool.hanging_s, pool.given_up):
+    abandoned = hanging_s is not None and now_s - hanging_s >= hang_s
+    if (hanging_s, abandoned) == (pool.hanging_s, pool.abandoned):
         return pool
-    return replace(pool, hanging_s=hanging_s, given_up=given_up)
+    return replace(pool, hanging_s=hanging_s, abandoned=abandoned)
 
 
 def _note_emptiness(pool: Pool, now_s: float) -> Pool:

@@ -1,9 +1,8 @@
-"""What a listing of the cloud's pools teaches, and what it is too old to teach."""
+"""Learns from listings of the cloud's pools, and ignores what is too old in them."""
 
 from dataclasses import replace
 
 from controlplane.allocator.availability import availability_of, close_for, is_closed
-from controlplane.allocator.backoff import pause_s
 from controlplane.allocator.events import ListingFailed, PoolsListed, ReadinessSeen
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.state import Allocator, Listing, Pool
@@ -11,13 +10,16 @@ from controlplane.allocator.timing import settles
 from controlplane.clouds.interface import PoolInfo, PoolStatus, RecentShortage
 from controlplane.clouds.outcomes import Refused
 from messages.labels import JOB_LABEL
+from runtime.backoff import pause_after
 
 
 def learn_listing(allocator: Allocator, event: PoolsListed) -> Allocator:
     number, asked_s = allocator.listing.number, allocator.listing.asked_s
     if asked_s is None or event.listing != number:
         return allocator
-    listing = Listing(number, learned=number, learned_s=asked_s, news_s=_still_news_s(allocator.listing, asked_s))
+    listing = Listing(
+        number, learned=number, learned_s=asked_s, unlisted_s=_still_unlisted_s(allocator.listing, asked_s)
+    )
     clusters = {cluster.name: cluster.ready for cluster in event.clusters}
     allocator = replace(allocator, listing=listing, clusters=clusters)
     infos = {
@@ -44,7 +46,7 @@ def fail_listing(allocator: Allocator, event: ListingFailed) -> Allocator:
         listing,
         asked_s=None,
         failures=listing.failures + 1,
-        retry_s=event.at_s + pause_s(settings.retry_s, settings.retry_max_s, listing.failures),
+        retry_s=event.at_s + pause_after(listing.failures + 1, settings.retry_s, settings.retry_max_s),
         error=event.outcome.detail,
         hint=event.outcome.hint if isinstance(event.outcome, Refused) else "",
     )
@@ -52,15 +54,15 @@ def fail_listing(allocator: Allocator, event: ListingFailed) -> Allocator:
 
 
 def learn_readiness(allocator: Allocator, event: ReadinessSeen) -> Allocator:
-    """Hearsay: only a listing that is asked for from now on makes a cluster ready."""
+    """Store why a cluster is not ready. Only a later listing makes it ready, so a report of readiness requests one."""
     allocator = replace(allocator, unready={**allocator.unready, event.cluster: event.waits_for})
     if event.waits_for or allocator.clusters.get(event.cluster, False):
         return allocator
-    return replace(allocator, listing=replace(allocator.listing, news_s=event.at_s))
+    return replace(allocator, listing=replace(allocator.listing, unlisted_s=event.at_s))
 
 
-def _still_news_s(listing: Listing, asked_s: float) -> float | None:
-    return listing.news_s if listing.news_s is not None and asked_s < listing.news_s else None
+def _still_unlisted_s(listing: Listing, asked_s: float) -> float | None:
+    return listing.unlisted_s if listing.unlisted_s is not None and asked_s < listing.unlisted_s else None
 
 
 def _learn_pool(allocator: Allocator, info: PoolInfo, now_s: float) -> Allocator:
@@ -89,13 +91,13 @@ def _learn_pool(allocator: Allocator, info: PoolInfo, now_s: float) -> Allocator
 
 
 def _is_resize(allocator: Allocator, pool: Pool, info: PoolInfo, now_s: float) -> bool:
-    """A resize of ours that is no longer waited for looks like an upgrade, but its machines were refused."""
+    """Report whether the update is our own resize that the cloud still works on, and not an upgrade."""
     was_refused = info.shortage is not None or is_closed(allocator, pool.offer.kind, now_s)
     return pool.resizing or pool.hanging_s is not None or (was_refused and info.size > len(pool.nodes))
 
 
 def _note_shortage(allocator: Allocator, pool: Pool, shortage: RecentShortage, now_s: float) -> Allocator:
-    """Only a refusal that is recent, and newer than the last one that is known, closes the zone."""
+    """Close the zone after a refusal that is recent and newer than the last known one."""
     stock, at_s = pool.offer.kind, now_s - shortage.age_s
     known_s = availability_of(allocator, stock).short_s
     is_old = shortage.age_s > allocator.settings.recent_s or (known_s is not None and at_s <= known_s)
@@ -106,7 +108,7 @@ def _note_shortage(allocator: Allocator, pool: Pool, shortage: RecentShortage, n
 
 
 def _offer_of(allocator: Allocator, info: PoolInfo) -> Offer:
-    """What it was made from; a pool that no offer would make is kept while it is of use, and never raised."""
+    """The offer of a listed pool. A pool without an offer in the fleet is kept while it is used, and never raised."""
     for offer in allocator.offers:
         if pool_ref(allocator.job, offer) == info.ref:
             return offer
@@ -123,12 +125,12 @@ def _offer_of(allocator: Allocator, info: PoolInfo) -> Offer:
 
 
 def _not_there(pool: Pool) -> Pool:
-    """Only how often it could not be had is remembered."""
+    """A pool that does not exist; only its failures are remembered."""
     return Pool(pool.ref, pool.offer, failures=pool.failures, retry_s=pool.retry_s, last_error=pool.last_error)
 
 
 def _is_newer(pool: Pool, listing: Listing) -> bool:
-    """Something was asked of it, or answered, after the listing was asked for."""
+    """Report whether an operation on the pool began or ended after the listing was requested."""
     return pool.operation is not None or pool.touched >= listing.learned
 
 

@@ -1,17 +1,17 @@
-"""What the end of an operation teaches."""
+"""Learns from the end of an operation."""
 
 from dataclasses import replace
 from typing import assert_never
 
-from controlplane.allocator.availability import close, close_for, distrust, reopen
-from controlplane.allocator.backoff import pause_s
+from controlplane.allocator.availability import close, close_for, reopen, start_cooldown
 from controlplane.allocator.events import OperationEnded
 from controlplane.allocator.quota_room import learn_refusal
 from controlplane.allocator.state import Allocator, Doubt, Kind, Operation, Pool, Shortage
 from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds import outcomes
+from runtime.backoff import pause_after
 
-UNEXPLAINED = "look up what the cloud says, and correct what it complains about"
+UNEXPLAINED = "look up the cloud's message and correct its cause"
 
 
 def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
@@ -31,7 +31,7 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
             return _put(allocator, replace(_as_asked(pool, granted), granted=True, resizing=True))
         case outcomes.StockedOut(detail):
             allocator = close(allocator, pool.offer.kind, Shortage.STOCKOUT, detail, now_s)
-            return _goes_on(allocator, pool, operation, detail, now_s)
+            return _continues(allocator, pool, operation, detail, now_s)
         case outcomes.Unfinished(detail):
             if operation.raises:
                 allocator = close(allocator, pool.offer.kind, Shortage.STOCKOUT, detail, now_s)
@@ -53,7 +53,7 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
         case outcomes.Unreachable(detail):
             settles_s = now_s + allocator.settings.doubt_s
             if operation.raises:
-                allocator = distrust(allocator, pool.offer.kind, now_s)
+                allocator = start_cooldown(allocator, pool.offer.kind, now_s)
             return _unsure(allocator, pool, operation, detail, now_s, settles_s=settles_s)
         case outcomes.Unexplained(detail):
             if operation.raises and pool.failures + 1 >= allocator.settings.unexplained_tries:
@@ -68,16 +68,16 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
 def _over_quota(
     allocator: Allocator, pool: Pool, operation: Operation, refused: outcomes.QuotaExceeded, now_s: float
 ) -> Allocator:
-    """Request the nodes that have room by the cloud's answer, at once and once only; otherwise close the stock.
+    """Request once, at once, the nodes that fit by the cloud's answer; otherwise stop requests for this kind.
 
-    A request that was refused itself changed nothing. An operation that ran out of quota may have.
+    A refused request changed nothing. An operation that ran out of quota may have changed the pool.
     """
     asked = operation.target - operation.before
     allocator, fits = learn_refusal(allocator, pool, asked, refused, now_s)
     pool = replace(pool, last_error=refused.detail)
-    if refused.in_call and fits and not pool.asks_less:
-        return _put(allocator, replace(pool, asks_less=True))
-    pool, until_s = replace(pool, asks_less=False), _room_s(allocator, pool.offer.kind, now_s)
+    if refused.in_call and fits and not pool.requests_fewer:
+        return _put(allocator, replace(pool, requests_fewer=True))
+    pool, until_s = replace(pool, requests_fewer=False), _room_s(allocator, pool.offer.kind, now_s)
     allocator = close(allocator, pool.offer.kind, Shortage.QUOTA, refused.detail, now_s, until_s=until_s)
     if not refused.in_call:
         pool = _doubted(allocator, pool, operation, refused.detail, now_s)
@@ -85,12 +85,12 @@ def _over_quota(
 
 
 def _room_s(allocator: Allocator, stock: MachineKind, now_s: float) -> float | None:
-    """When nodes of the region that are lost or were noticed will be gone, and their quotas free; None without any.
+    """When lost or noticed nodes of the region will be gone and their quotas free; None if there are none.
 
-    No later than after the ordinary pause: a node with a long notice is removed when the job has left it.
+    At most the ordinary pause: a node with a long notice is removed earlier, when the job has left it.
     """
     going_s = [
-        max(now_s, node.doomed_until_s or now_s)
+        max(now_s, node.notice_until_s or now_s)
         for pool in allocator.pools.values()
         if pool.offer.kind.region == stock.region
         for node in pool.nodes.values()
@@ -108,13 +108,13 @@ def _done(allocator: Allocator, pool: Pool, operation: Operation, now_s: float) 
     if operation.raises:
         allocator, done = reopen(allocator, pool.offer.kind), replace(done, filled_s=now_s)
     if operation.kind is Kind.REMOVE:
-        why = "nodes that it no longer had were passed over, and its target with them"
+        why = "the cloud may have ignored nodes that no longer existed and kept their slots"
         done = _doubted(allocator, done, operation, why, now_s, done=True)
     return _put(allocator, done)
 
 
-def _goes_on(allocator: Allocator, pool: Pool, operation: Operation, detail: str, now_s: float) -> Allocator:
-    """The pool aims at what was asked, and goes on trying."""
+def _continues(allocator: Allocator, pool: Pool, operation: Operation, detail: str, now_s: float) -> Allocator:
+    """The pool has the requested target, and the cloud continues to try."""
     if operation.kind in (Kind.CREATE, Kind.RESIZE):
         return _put(allocator, replace(_as_asked(pool, operation), last_error=detail))
     return _unsure(allocator, pool, operation, detail, now_s, settles_s=now_s)
@@ -130,11 +130,11 @@ def _as_asked(pool: Pool, operation: Operation) -> Pool:
         nodes={name: node for name, node in pool.nodes.items() if name not in operation.nodes},
         removed=pool.removed | frozenset(uids.items()),
         hanging_s=None,
-        given_up=False,
+        abandoned=False,
         failures=0,
         retry_s=None,
         last_error="",
-        asks_less=False,
+        requests_fewer=False,
     )
 
 
@@ -146,7 +146,7 @@ def _unsure(
 
 def _later(allocator: Allocator, pool: Pool, detail: str, now_s: float) -> Pool:
     settings = allocator.settings
-    retry_s = now_s + pause_s(settings.retry_s, settings.retry_max_s, pool.failures)
+    retry_s = now_s + pause_after(pool.failures + 1, settings.retry_s, settings.retry_max_s)
     return replace(pool, failures=pool.failures + 1, retry_s=retry_s, last_error=detail)
 
 

@@ -1,4 +1,4 @@
-"""Where machines may be had, most wanted first, and what a pool of them is called."""
+"""Where machines are offered, most wanted first, and the names of their pools."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from messages.ids import ClusterName, JobName
 from messages.labels import JOB_LABEL, POOL_LABEL
 
 NAMED_AT_MOST = 22
-"""Of a job's name; with the rest a pool's name stays within the 40 characters that GKE allows."""
+"""Characters of a job's name in a pool's name, which GKE limits to 40 characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class Offer:
     machine_type: str
     max_nodes: int
     accelerator: str | None = None
-    """As the fleet file calls it."""
+    """The name in the fleet file."""
     accelerators_per_node: int = 0
     spot: bool = True
     pool: str | None = None
-    """Of a pool that was found and that no offer of the fleet would make; otherwise the name follows from the rest."""
+    """Name of a pool that was found and matches no offer of the fleet; otherwise the name is derived."""
     kind: MachineKind = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -37,7 +37,7 @@ class Offer:
 
 @lru_cache(maxsize=4096)
 def pool_ref(job: JobName, offer: Offer) -> PoolRef:
-    """The same whenever it is asked for: a pool that is created twice is created once."""
+    """The pool's reference, always the same for a job and an offer: a second request creates no second pool."""
     if offer.pool is not None:
         return PoolRef(offer.cluster, offer.pool)
     kind = (offer.zone, offer.machine_type, offer.accelerator, offer.spot, offer.accelerators_per_node)
@@ -47,7 +47,7 @@ def pool_ref(job: JobName, offer: Offer) -> PoolRef:
 
 
 def pool_plan(job: JobName, offer: Offer, size: int) -> PoolPlan:
-    """What the allocator decides; the shell adds the fleet's labels and taints, the provider disks and the like."""
+    """The part of a pool's plan that the allocator decides; the shell and the provider add the rest."""
     name = pool_ref(job, offer).pool
     return PoolPlan(
         name=name,

@@ -1,7 +1,7 @@
-"""Where a job's workers are to be: one for each node that is there or on its way, but no more than are wanted.
+"""Where a job's workers should be: one for each node that exists or is coming, and no more than are wanted.
 
-A node too many gets no worker, so that it falls free and can go. A cluster in which workers are at work keeps one at
-least: none at all would be an order to end all of them, and who goes is for the job to decide.
+A surplus node gets no worker, so that it becomes free and can be removed. A cluster with nodes in use keeps at least
+one worker: 0 would order it to end all of them, and the job decides which workers leave.
 """
 
 from collections.abc import Callable
@@ -19,13 +19,13 @@ Placement = dict[ClusterName, int]
 
 
 def place_of(allocator: Allocator, now_s: float) -> Place:
-    """What the job is to be told now."""
+    """The current placement for the job."""
     return Place(
         want=allocator.want,
         workers=placement_of(allocator) if allocator.synced or allocator.ended is not None else None,
         shortage=shortage(allocator, now_s),
         leaving=allocator.leaving,
-        at_once=_goes_at_once(allocator),
+        at_once=_leaves_at_once(allocator),
     )
 
 
@@ -40,11 +40,11 @@ def placement_of(allocator: Allocator) -> Placement:
         _add(placement, cluster, -min(count - 1, len(names)) if count else 0)
     surplus = sum(placement.values()) - allocator.wanted
     for room in (_coming, _unused(allocator)):
-        for pool in _least_liked_first(allocator):
+        for pool in _least_wanted_first(allocator):
             less = max(0, min(surplus, room(pool), placement[pool.ref.cluster]))
             _add(placement, pool.ref.cluster, -less)
             surplus -= less
-    for pool in _least_liked_first(allocator):
+    for pool in _least_wanted_first(allocator):
         less = max(0, min(surplus, placement[pool.ref.cluster] - 1))
         _add(placement, pool.ref.cluster, -less)
         surplus -= less
@@ -52,22 +52,26 @@ def placement_of(allocator: Allocator) -> Placement:
 
 
 def free_nodes(topology: ClusterHeartbeat, job: JobName) -> tuple[str, ...]:
-    """Nodes of the job on which it has no worker that does or is about to do anything.
+    """Nodes of the job without a worker that does or will do anything.
 
-    Of a worker that has not spoken it is not known where it is: until it has, none is free. While others are still
-    warming up, an idle one is the first that the job will use.
+    The node of a worker that has not reported is not known: until it reports, no node is free. While other workers are
+    still warming up, an idle one is the first that the job will use.
     """
-    workers = [sight for sight in topology.workers if sight.job == job and sight.presence is not Presence.GONE]
-    if any(sight.status is None or not sight.status.node for sight in workers):
+    workers = [
+        observation
+        for observation in topology.workers
+        if observation.job == job and observation.presence is not Presence.GONE
+    ]
+    if any(observation.status is None or not observation.status.node for observation in workers):
         return ()
-    statuses = [sight.status for sight in workers if sight.status is not None]
+    statuses = [observation.status for observation in workers if observation.status is not None]
     warming = any(status.phase is WorkerPhase.WARMING for status in statuses)
     busy = {status.node for status in statuses if warming or status.phase is not WorkerPhase.IDLE}
     return tuple(node.node for node in topology.nodes if node.job == job and node.node not in busy)
 
 
-def _goes_at_once(allocator: Allocator) -> bool:
-    """All that are left are needed to train and are to go, and nothing else is on its way: nothing has room."""
+def _leaves_at_once(allocator: Allocator) -> bool:
+    """Report whether nodes must leave before replacements can come: none is coming, and no node is surplus."""
     if allocator.demand is None or not allocator.leaving:
         return False
     there = sum(held(pool) for pool in allocator.pools.values())
@@ -76,7 +80,7 @@ def _goes_at_once(allocator: Allocator) -> bool:
 
 
 def _coming(pool: Pool) -> int:
-    """Of a pool that was found, nodes that nobody has looked for yet may be there, with workers on them."""
+    """Nodes that do not exist yet; 0 for an adopted pool without observations, whose nodes may exist."""
     return 0 if pool.adopted and pool.sighted_s is None else at_most(pool) - held(pool)
 
 
@@ -84,10 +88,10 @@ def _unused(allocator: Allocator) -> Callable[[Pool], int]:
     return lambda pool: len(spare(allocator, pool))
 
 
-def _least_liked_first(allocator: Allocator) -> list[Pool]:
-    """Before them those of which it is not known what they aim at."""
-    liked = {offer: number for number, offer in enumerate(known_offers(allocator))}
-    return sorted(allocator.pools.values(), key=lambda pool: (pool.doubt is None, -liked[pool.offer]))
+def _least_wanted_first(allocator: Allocator) -> list[Pool]:
+    """Pools of the least wanted offers first, before them pools whose target is in doubt."""
+    order = {offer: number for number, offer in enumerate(known_offers(allocator))}
+    return sorted(allocator.pools.values(), key=lambda pool: (pool.doubt is None, -order[pool.offer]))
 
 
 def _add(placement: Placement, cluster: ClusterName, count: int) -> None:

@@ -1,4 +1,4 @@
-"""What the plan is told: for each offer what there is of it, and what may be asked of it."""
+"""The supply of each offer: its nodes, and what may be requested from it."""
 
 import math
 
@@ -17,7 +17,7 @@ def supplies_of(allocator: Allocator, now_s: float) -> Supplies:
 
 
 def known_offers(allocator: Allocator) -> list[Offer]:
-    """Those of the fleet, then pools that were found and that no offer would make."""
+    """Offers of the fleet, then those of found pools that match none of them."""
     found = [pool.offer for pool in allocator.pools.values() if pool.offer.pool is not None]
     return [*allocator.offers, *found]
 
@@ -43,5 +43,5 @@ def supply_of(allocator: Allocator, offer: Offer, now_s: float) -> Supply:
         granted=pool.granted,
         busy_until_s=pool.retry_s if pool.failures >= allocator.settings.busy_tries else None,
         closed_until_s=known.closed_until_s,
-        distrusted_until_s=math.inf if is_tried else known.distrusted_until_s,
+        cooldown_until_s=math.inf if is_tried else known.cooldown_until_s,
     )

@@ -1,11 +1,11 @@
-"""Room in quotas: what is left beside everything that may come, and what a refusal says of it."""
+"""Room in quotas beside everything that may arrive, and what a refusal reports about it."""
 
 import math
 from dataclasses import replace
 
 from msgspec import structs
 
-from controlplane.allocator.counting import at_most, doomed, sidelined, total
+from controlplane.allocator.counting import at_most, noticed, sidelined, total
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import Allocator, Pool
 from controlplane.catalog.kinds import MachineKind
@@ -16,12 +16,12 @@ from controlplane.planning.quotas import full_for, room_for, take, taken
 
 
 def may_come(
-    allocator: Allocator, *, but: PoolRef | None = None, with_doomed: bool = False, with_sidelined: bool = False
+    allocator: Allocator, *, but: PoolRef | None = None, with_noticed: bool = False, with_sidelined: bool = False
 ) -> dict[MachineKind, int]:
-    """Nodes at most, counting operations under way and doubts."""
+    """The most nodes of each kind, with operations in progress and lost answers."""
     found: dict[MachineKind, int] = {}
     for pool in allocator.pools.values():
-        count = at_most(pool, with_doomed=with_doomed, with_sidelined=with_sidelined) if pool.ref != but else 0
+        count = at_most(pool, with_noticed=with_noticed, with_sidelined=with_sidelined) if pool.ref != but else 0
         if count:
             choice = pool.offer.kind
             found[choice] = found.get(choice, 0) + count
@@ -29,21 +29,21 @@ def may_come(
 
 
 def most_by_quota(allocator: Allocator, pool: Pool) -> float:
-    """What the pool may be raised to.
+    """The size to which quotas allow the pool to be raised.
 
-    A machine that was noticed counts until it is gone: a request that comes sooner is refused.
+    A noticed machine counts until it is gone: the cloud refuses an earlier request.
     """
     quotas = allocator.quotas
-    used = taken(quotas, may_come(allocator, but=pool.ref, with_doomed=True))
+    used = taken(quotas, may_come(allocator, but=pool.ref, with_noticed=True))
     return room_for(quotas, pool.offer.kind, quotas.left, used)
 
 
 class Room:
-    """What quotas leave for more nodes; each that is taken leaves less for the others."""
+    """The room that quotas leave for more nodes; each reservation leaves less for the others."""
 
     def __init__(self, allocator: Allocator) -> None:
         self._quotas = allocator.quotas
-        self._used = taken(self._quotas, may_come(allocator, with_doomed=True))
+        self._used = taken(self._quotas, may_come(allocator, with_noticed=True))
 
     def take(self, offer: Offer, wanted: int) -> int:
         choice = offer.kind
@@ -56,7 +56,7 @@ class Room:
 
 
 def is_limited(allocator: Allocator) -> bool:
-    """Whether a quota keeps the job from more nodes."""
+    """Report whether a quota keeps the job from more nodes."""
     if allocator.ended is not None:
         return False
     if allocator.demand is not None:
@@ -66,12 +66,12 @@ def is_limited(allocator: Allocator) -> bool:
     return total(allocator.pools.values()) < allocator.wanted and any(map(room.full_for, allocator.offers))
 
 
-def held_up(allocator: Allocator) -> set[MachineKind]:
-    """Where quotas would have room for one more, but for nodes that were noticed or replaced and are still there."""
+def blocked_by_quota(allocator: Allocator) -> set[MachineKind]:
+    """Kinds whose quotas have no room only because noticed or sidelined nodes still exist."""
     quotas = allocator.quotas
-    if not quotas.left or not any(doomed(pool) + sidelined(pool) for pool in allocator.pools.values()):
+    if not quotas.left or not any(noticed(pool) + sidelined(pool) for pool in allocator.pools.values()):
         return set()
-    now, then = (taken(quotas, may_come(allocator, with_doomed=with_doomed)) for with_doomed in (True, False))
+    now, then = (taken(quotas, may_come(allocator, with_noticed=with_noticed)) for with_noticed in (True, False))
     return {
         choice
         for choice in quotas.needs
@@ -82,26 +82,26 @@ def held_up(allocator: Allocator) -> set[MachineKind]:
 def learn_refusal(
     allocator: Allocator, pool: Pool, asked: int, outcome: QuotaExceeded, now_s: float
 ) -> tuple[Allocator, int]:
-    """The room that a refusal reports, and how many of the requested nodes fit into it.
+    """Store the room that a refusal reports, and return how many of the requested nodes fit into it.
 
-    `pool` no longer has the operation that was refused.
+    `pool` no longer has the refused operation.
     """
     allocator = replace(allocator, quota_refused_s=now_s)
-    told = [each for each in outcome.shortfalls if each.requested > 0]
-    if not told or asked <= 0:
+    reported = [each for each in outcome.shortfalls if each.requested > 0]
+    if not reported or asked <= 0:
         return allocator, 0
     choice = pool.offer.kind
-    keys = {QuotaKey(choice.region if each.is_regional else each.scope, each.metric): each for each in told}
+    keys = {QuotaKey(choice.region if each.is_regional else each.scope, each.metric): each for each in reported}
     needs = {key: math.ceil(each.requested / asked) for key, each in keys.items()}
     quotas = structs.replace(allocator.quotas, needs=_with_needs(allocator, choice, needs))
-    used = taken(quotas, may_come(replace(allocator, pools={**allocator.pools, pool.ref: pool}), with_doomed=True))
+    used = taken(quotas, may_come(replace(allocator, pools={**allocator.pools, pool.ref: pool}), with_noticed=True))
     left = {key: used.get(key, 0) + int(each.available) for key, each in keys.items()}
     quotas = structs.replace(quotas, left={**quotas.left, **left})
     return replace(allocator, quotas=quotas), int(room_for(quotas, choice, left, used))
 
 
 def _with_needs(allocator: Allocator, choice: MachineKind, needs: Needs) -> dict[MachineKind, Needs]:
-    """Machines of the same kind take as much in every zone."""
+    """The needs of this kind in all zones: a machine type needs the same amounts everywhere."""
     found = dict(allocator.quotas.needs)
     shared = {key for key in needs if key.scope != choice.region}
     for other in {choice, *(offer.kind for offer in allocator.offers)}:
@@ -112,7 +112,7 @@ def _with_needs(allocator: Allocator, choice: MachineKind, needs: Needs) -> dict
 
 
 def learn_quotas(allocator: Allocator, quotas: Quotas, at_s: float) -> Allocator:
-    """What was read before a refusal is older than what the refusal said."""
+    """Store the quotas, unless a later refusal reported newer ones."""
     if allocator.quota_refused_s is not None and at_s <= allocator.quota_refused_s:
         return allocator
     return replace(allocator, quotas=quotas)

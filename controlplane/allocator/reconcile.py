@@ -1,7 +1,7 @@
-"""Second half of a decision: compare what is aimed at with what the pools aim at, and ask for the difference.
+"""Second half of a decision: compare the wanted targets with the pools' targets, and request the difference.
 
-Whatever is to shrink is asked for before anything is raised, and nothing is raised beyond what is wanted or may be
-paid, counting operations that are under way. So a wave of losses, a late answer or a restart cannot leave too much.
+Pools are lowered before any pool is raised. No raise exceeds the wanted nodes or the caps, which count operations in
+progress. So a wave of losses, a late answer or a restart cannot leave too many nodes.
 """
 
 from dataclasses import replace
@@ -11,30 +11,30 @@ from controlplane.allocator.caps import most_for
 from controlplane.allocator.counting import (
     ceiling,
     dismissed,
-    doomed,
     expected,
     held,
     is_ours,
     is_settled,
     is_there,
     lost,
+    noticed,
     sidelined,
     spare,
     total,
 )
 from controlplane.allocator.explanations import explain_idleness, explain_lowering, explain_raising, summary
-from controlplane.allocator.facts import basis_of, current, note, plan_due_s
+from controlplane.allocator.facts import basis_of, current_plan, note, plan_due_s
 from controlplane.allocator.idle import idle_cap, idle_nodes
 from controlplane.allocator.offers import Offer, pool_plan, pool_ref
 from controlplane.allocator.prospects import Supplies, supplies_of
 from controlplane.allocator.state import Allocator, Kind, Operation, Pool
 from controlplane.allocator.targets import targets_of
 from controlplane.allocator.timing import next_listing, quiet_from_s, wake_at_s
-from controlplane.allocator.use import dismiss_one, left_nodes
+from controlplane.allocator.use import dismiss_one, dismissed_and_left
 
 
 class Turn:
-    """One reconciliation: the allocator as it becomes, and the effects on the way."""
+    """One reconciliation: the allocator as it changes, and the effects so far."""
 
     def __init__(self, allocator: Allocator, now_s: float) -> None:
         self.allocator = allocator
@@ -50,9 +50,9 @@ class Turn:
         elif allocator.synced:
             self.allocator = dismiss_one(self.allocator, self.now_s)
             self._remove_idle()
-            self._aim()
-            self._delete_needless()
-            self._clear_away()
+            self._set_targets()
+            self._delete_unwanted()
+            self._delete_useless()
             self._ask_for_a_plan()
         self._list()
         self.allocator = replace(self.allocator, why=summary(self.allocator, self.now_s))
@@ -61,15 +61,15 @@ class Turn:
     def wake_at_s(self) -> float | None:
         return wake_at_s(self.allocator, self.now_s)
 
-    # Aiming
+    # Targets
 
-    def _aim(self) -> None:
+    def _set_targets(self) -> None:
         supplies = supplies_of(self.allocator, self.now_s)
         self._note(supplies)
-        plan = current(self.allocator.plans)
+        plan = current_plan(self.allocator.plans)
         if plan is not None:
-            told = replace(self.allocator.plans, told=(plan.placement, plan.change))
-            self.allocator = replace(self.allocator, plans=told)
+            reported = replace(self.allocator.plans, reported=(plan.placement, plan.change))
+            self.allocator = replace(self.allocator, plans=reported)
         targets = targets_of(self.allocator, supplies, self.now_s)
         if (targets.by, targets.leaving) != (self.allocator.by, self.allocator.leaving):
             self.allocator = replace(self.allocator, by=targets.by, leaving=targets.leaving)
@@ -86,13 +86,13 @@ class Turn:
             self.allocator = replace(self.allocator, plans=note(self.allocator.plans, basis, self.now_s))
 
     def _ask_for_a_plan(self) -> None:
-        """From the facts as they are after what was asked for just now."""
+        """Request a plan from the facts after this turn's requests."""
         plans, due_s = self.allocator.plans, plan_due_s(self.allocator)
         if plans.facts is None or due_s is None or self.now_s < due_s:
             return
         asked, number = plans.facts, plans.number + 1
         self.allocator = replace(self.allocator, plans=replace(plans, number=number, asked_s=self.now_s, asked=asked))
-        self.effects.append(effects.MakePlan(number, asked.criteria, asked.profile, asked.market, asked.present))
+        self.effects.append(effects.MakePlan(number, asked.criteria, asked.profile, asked.market, asked.current))
 
     # Shrinking
 
@@ -104,7 +104,7 @@ class Turn:
                 self._remove(pool, names, explain_idleness(self.allocator, names))
                 cap = idle_cap(self.allocator, max(0, most - len(names)), self.now_s)
                 self.allocator = replace(self.allocator, idle_cap=cap)
-        for ref, nodes in left_nodes(self.allocator).items():
+        for ref, nodes in dismissed_and_left(self.allocator).items():
             pool = self.allocator.pools[ref]
             if self._may_touch(pool):
                 self._remove(pool, [node.name for node in nodes], "; ".join(node.dismissed for node in nodes))
@@ -112,7 +112,7 @@ class Turn:
     def _lower(self, pool: Pool, target: int) -> None:
         if not pool.exists or not self._may_touch(pool):
             return
-        excess = max(0, pool.target - target - doomed(pool) - sidelined(pool) - dismissed(pool))
+        excess = max(0, pool.target - target - noticed(pool) - sidelined(pool) - dismissed(pool))
         knows = self._knows_what_is_empty(pool)
         taken = [*(sorted(pool.vacant) if knows else ()), *(node.name for node in lost(pool))]
         empty = pool.target - len(pool.nodes)
@@ -122,10 +122,10 @@ class Turn:
             self._shed(pool, min(excess, empty))
         else:
             unused = spare(self.allocator, pool)[: max(0, held(pool) - target)]
-            self._remove(pool, [node.name for node in unused[:excess]] or self._lingering(pool))
+            self._remove(pool, [node.name for node in unused[:excess]] or self._lost_long_ago(pool))
 
     def _remove(self, pool: Pool, names: list[str], why: str = "") -> None:
-        """By name also where a node was taken: the cloud may have filled its slot again, and would have to choose."""
+        """Remove nodes by name, lost ones too: if the cloud refilled a slot, a resize would let it choose the node."""
         if not names:
             return
         why = why or explain_lowering(self.allocator, pool, self.now_s)
@@ -134,7 +134,7 @@ class Turn:
         self.effects.append(effects.RemoveNodes(operation, pool.ref, tuple(sorted(names)), why))
 
     def _shed(self, pool: Pool, slots: int) -> None:
-        """Slots that never had a node: nothing is lost with them, however the cloud chooses."""
+        """Remove slots that never had a node; the cloud loses no node, whatever it chooses."""
         why = explain_lowering(self.allocator, pool, self.now_s)
         size = pool.target - slots
         operation = self._begin(pool, Kind.RESIZE, size)
@@ -146,7 +146,7 @@ class Turn:
             return False
         return self.now_s - seen_s <= fresh_s if seen_s is not None else not pool.adopted
 
-    def _lingering(self, pool: Pool) -> list[str]:
+    def _lost_long_ago(self, pool: Pool) -> list[str]:
         long_ago_s = self.now_s - self.allocator.settings.linger_s
         return [node.name for node in lost(pool) if node.lost_s is not None and node.lost_s <= long_ago_s]
 
@@ -154,7 +154,7 @@ class Turn:
 
     def _raise(self, pool: Pool, target: int) -> None:
         was_found = pool.offer.pool is not None
-        # More are held than aimed at while the extra nodes of an upgrade are there: they are no reason to raise it.
+        # The extra nodes of an upgrade are held beyond the target: they are no reason to raise the pool.
         aside = sidelined(pool)
         enough = expected(pool) if aside else held(pool)
         has_enough = target + aside <= pool.target or target <= enough
@@ -172,7 +172,7 @@ class Turn:
             made = pool_plan(self.allocator.job, pool.offer, size)
             self.effects.append(effects.CreatePool(operation, pool.ref.cluster, made, why))
 
-    # Going
+    # Deleting
 
     def _delete_all(self, why: str) -> None:
         for pool in self.allocator.pools.values():
@@ -181,20 +181,20 @@ class Turn:
         if not any(is_there(pool) for pool in self.allocator.pools.values()) and self._has_been_quiet():
             self.allocator = replace(self.allocator, finished=True)
 
-    def _delete_needless(self) -> None:
-        since_s, release_s = self.allocator.needless_since_s, self.allocator.settings.release_s
+    def _delete_unwanted(self) -> None:
+        since_s, release_s = self.allocator.unwanted_since_s, self.allocator.settings.release_s
         if since_s is None or self.now_s < since_s + release_s:
             return
         for pool in self.allocator.pools.values():
             if pool.exists and (pool.target or pool.nodes) and self._may_delete(pool):
-                self._delete(pool, f"nothing is wanted, and its nodes were not released within {release_s:g} s")
+                self._delete(pool, f"no nodes are wanted, and the job did not release them within {release_s:g} s")
 
-    def _clear_away(self) -> None:
-        """Pools that nobody will raise again."""
+    def _delete_useless(self) -> None:
+        """Delete empty pools that will not be raised again."""
         for pool in self.allocator.pools.values():
             useless = pool.broken or (pool.offer.pool is not None and pool.target == 0)
             if pool.exists and useless and not pool.nodes and self._may_touch(pool):
-                why = "the cloud calls it broken" if pool.broken else "it is empty and no longer offered"
+                why = "the cloud reports an error for it" if pool.broken else "it is empty and no longer offered"
                 self._delete(pool, why)
 
     def _delete(self, pool: Pool, why: str) -> None:
@@ -202,7 +202,7 @@ class Turn:
         self.effects.append(effects.DeletePool(operation, pool.ref, why))
 
     def _has_been_quiet(self) -> bool:
-        """A request of a master that died may still arrive after a listing that shows nothing."""
+        """Report whether the quiet time is over: a request of a dead master may arrive after an empty listing."""
         learned_s = self.allocator.listing.learned_s
         return learned_s is not None and learned_s >= quiet_from_s(self.allocator)
 
@@ -227,7 +227,7 @@ class Turn:
         return is_settled(pool) and (pool.retry_s is None or self.now_s >= pool.retry_s)
 
     def _may_delete(self, pool: Pool) -> bool:
-        """Also during an upgrade: who pays does not wait for its end. If it is in the way, the cloud says so."""
+        """Report whether the pool can be deleted: during an upgrade too; the cloud refuses if that is in the way."""
         return is_ours(pool) and (pool.retry_s is None or self.now_s >= pool.retry_s)
 
     def _begin(

@@ -1,19 +1,19 @@
-"""Clusters in which the job's workers cannot start: nothing is bought there, and what cannot be used is given back.
+"""Clusters in which the job's workers cannot start: no nodes are requested there, and unusable nodes are removed.
 
-Machines are kept for a while first: a permission that is granted meanwhile lets their workers start. Later the cluster
-is tried again with few nodes, each time after a longer pause. Workers that run there are left alone.
+Nodes are kept for a while first: a permission that is granted meanwhile lets their workers start. Later the cluster is
+tried again with few nodes, each time after a longer pause. Running workers are not changed.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from controlplane.allocator.backoff import pause_s
 from controlplane.allocator.events import ControllerFailed, StartsSeen
 from controlplane.allocator.learn_nodes import lose
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.settings import AllocatorSettings
 from controlplane.allocator.state import Allocator, Block, Node, Pool
 from messages.ids import ClusterName
+from runtime.backoff import pause_after
 
 
 def learn_starts(allocator: Allocator, event: StartsSeen) -> Allocator:
@@ -29,7 +29,7 @@ def learn_starts(allocator: Allocator, event: StartsSeen) -> Allocator:
         failures = (known.failures if known is not None else 0) + is_new
         since_s = event.at_s if known is None or is_new else known.since_s
         settings = allocator.settings
-        until_s = event.at_s + pause_s(settings.start_retry_s, settings.start_retry_max_s, failures - 1)
+        until_s = event.at_s + pause_after(failures, settings.start_retry_s, settings.start_retry_max_s)
         nodes_tried = frozenset(failing) | (known.nodes if known is not None and not is_new else frozenset())
         known = Block(since_s, until_s, failures, event.detail, event.hint, nodes_tried)
     blocks = {name: block for name, block in allocator.blocks.items() if name != cluster}
@@ -45,7 +45,7 @@ def block_silent(allocator: Allocator, event: ControllerFailed) -> Allocator:
 
 
 def unblock_heard(allocator: Allocator, cluster: ClusterName) -> Allocator:
-    """The controller of the cluster runs."""
+    """Remove the cluster's block if its controller caused it: the controller runs."""
     block = allocator.blocks.get(cluster)
     if block is None or not block.of_controller:
         return allocator
@@ -53,7 +53,7 @@ def unblock_heard(allocator: Allocator, cluster: ClusterName) -> Allocator:
 
 
 def give_up_unstartable(pool: Pool, failing: Mapping[str, float], settings: AllocatorSettings, now_s: float) -> Pool:
-    """Nodes on which the job's worker could not start for long count no more, and go."""
+    """Mark nodes as lost on which the job's worker could not start for too long."""
     for name, since_s in failing.items():
         node = pool.nodes.get(name)
         if node is not None and node.lost_s is None and now_s - since_s >= settings.start_give_back_s:
@@ -68,7 +68,7 @@ def is_blocked(allocator: Allocator, cluster: ClusterName, now_s: float) -> bool
 
 
 def room_of(allocator: Allocator, offer: Offer) -> int:
-    """The most nodes of an offer: a cluster in which workers could not start is tried with as few as can train."""
+    """The most nodes of an offer: in a blocked cluster only the fewest that can train."""
     if offer.cluster not in allocator.blocks:
         return offer.max_nodes
     least = allocator.demand.criteria.min_workers if allocator.demand is not None else 1
@@ -76,19 +76,19 @@ def room_of(allocator: Allocator, offer: Offer) -> int:
 
 
 def start_times(allocator: Allocator) -> Iterator[float]:
-    """When time alone changes something here."""
+    """Times at which a block or a grace period ends."""
     yield from (block.until_s for block in allocator.blocks.values())
     for failing in allocator.failing.values():
         yield from (since_s + allocator.settings.start_give_back_s for since_s in failing.values())
 
 
 def _is_proof(block: Block, started: Node) -> bool:
-    """A worker started where one could not, or on a machine that came later."""
+    """Report whether a worker started on a node of the block, or on a node that came later."""
     return started.name in block.nodes or started.first_seen_s >= block.since_s
 
 
 def _is_of_single_nodes(failing: list[Node], started: list[Node]) -> bool:
-    """Workers start on nodes that came no earlier, so that the fault is not the cluster's."""
+    """Report whether workers start on nodes that are not older: then the cluster is not the cause."""
     oldest_s = min(node.first_seen_s for node in failing)
     return any(node.first_seen_s >= oldest_s for node in started)
 

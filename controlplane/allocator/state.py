@@ -1,4 +1,4 @@
-"""What the allocator knows of one job's pools. Nothing of it is saved: the first listing and sights teach it anew."""
+"""What the allocator knows of one job's pools. Nothing is saved: a new master learns it from the first reports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from runtime.errors import UserError
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine as its cluster sees it. Its name comes back with another machine, its uid does not."""
+    """A machine as its cluster reports it. Another machine may get its name, but not its uid."""
 
     name: str
     uid: str
@@ -26,25 +26,25 @@ class Node:
     ready: bool = False
     was_ready: bool = False
     unready_s: float | None = None
-    """Since when it is not ready, after it was."""
-    doomed_until_s: float | None = None
-    """It was noticed: until then it is left alone, since its worker hands over."""
+    """When it became unready."""
+    notice_until_s: float | None = None
+    """End of its notice: until then it stays, because its worker hands over."""
     cordoned: bool = False
-    """Somebody else takes pods away from it, for an upgrade or a repair."""
+    """It is being drained from outside, for an upgrade or a repair."""
     sidelined_s: float | None = None
-    """Since when it is replaced but kept, because it may come back: it is not ready, or cordoned."""
+    """When it was replaced but kept, because it may recover: it is not ready, or cordoned."""
     lost_s: float | None = None
-    given_up: bool = False
-    """It came to a slot that is being given up: it is lost with it, unless that fails."""
+    abandoned: bool = False
+    """It filled a slot that is being removed: it is removed with the slot, unless that fails."""
     useless: str = ""
-    """Why it was given up though the cloud did not take it; then it counts as lost."""
+    """Why it is removed although it was not preempted; then it counts as lost."""
     dismissed: str = ""
-    """Why it is given up though the job uses it; it goes when the job has left it."""
+    """Why it will be removed although the job uses it: it is removed when the job has left it."""
 
     @property
     def is_sound(self) -> bool:
-        """Neither lost nor about to be."""
-        return self.doomed_until_s is None and self.lost_s is None
+        """Neither lost nor noticed."""
+        return self.notice_until_s is None and self.lost_s is None
 
     @property
     def counts(self) -> bool:
@@ -64,12 +64,12 @@ class Operation:
     kind: Kind
     before: int
     target: int
-    """What the pool aims at when it is done; `before` is what it aimed at when it was asked."""
+    """The pool's target after the operation; `before` is the one at its request."""
     asked_s: float
     nodes: frozenset[str] = frozenset()
-    """Those that are removed by name."""
+    """Nodes that are removed by name."""
     vacant: frozenset[str] = frozenset()
-    """The vacant slots that are given up, or asked for anew."""
+    """Vacant slots that are removed or requested again."""
 
     @property
     def raises(self) -> bool:
@@ -78,16 +78,16 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """It is not known what the cloud made of an operation; the pool is left alone until a listing tells."""
+    """The outcome of an operation is not known; the pool is not changed until a listing shows it."""
 
     target: int
-    """The most that it may aim at."""
+    """The highest target that the pool may have."""
     why: str
     listing: int
     settles_s: float
-    """Only a later listing than this, asked for no earlier than then, tells what became of it."""
+    """Only a listing after number `listing`, requested at `settles_s` or later, shows the outcome."""
     done: bool = False
-    """So the cloud said; but less may have been given up than was asked."""
+    """The cloud reported success, but it may have removed fewer nodes than requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,45 +95,45 @@ class Pool:
     ref: PoolRef
     offer: Offer
     target: int = 0
-    """What the cloud is known to aim at: it re-creates what is taken, until it is told otherwise."""
+    """The known target in the cloud, which re-creates preempted nodes up to it."""
     exists: bool = False
     adopted: bool = False
-    """Found in a listing: who made it, and what it holds, was not seen."""
+    """Found in a listing: its creation and nodes were not observed."""
     stopping: bool = False
     updating: bool = False
-    """The cloud upgrades or repairs its nodes. It may have extra ones meanwhile: nothing is removed or added."""
+    """The cloud upgrades or repairs its nodes and may add extra ones: the pool is not changed meanwhile."""
     resizing: bool = False
-    """The cloud may still work on a resize whose outcome is known: it looks like an upgrade, but is none."""
+    """The cloud may still work on our resize, whose outcome is known: it looks like an upgrade."""
     broken: bool = False
     operation: Operation | None = None
     doubt: Doubt | None = None
     touched: int = 0
-    """The newest listing when an operation was last asked for or ended: that one and those before it are too old."""
+    """The newest listing when an operation was last requested or ended: it and earlier ones are too old."""
     nodes: dict[str, Node] = field(default_factory=dict)
-    """Those in sight, by name; lost ones too, as long as they are in sight."""
+    """Reported nodes by name, lost ones too while they are reported."""
     vacant: dict[str, float] = field(default_factory=dict)
-    """Names of nodes that were taken, and since when: the cloud still tries to fill their slots."""
+    """Names of nodes that disappeared, and when: the cloud still tries to refill their slots."""
     written_off: frozenset[str] = frozenset()
-    """Lost nodes whose slots could not be given up for `owed_s`: they count no longer."""
+    """Lost nodes whose slots could not be removed for `owed_s`: they no longer count."""
     removed: frozenset[tuple[str, str]] = frozenset()
-    """Name and uid of nodes that are removed but may still be in sight for a moment; no uid: whoever has the name."""
+    """Name and uid of removed nodes that may still be reported for a moment; without uid, any node of the name."""
     dead: tuple[str, ...] = ()
-    """Uids of lost machines: a late sight does not revive them."""
+    """Uids of lost machines: a late observation does not revive them."""
     hanging_s: float | None = None
-    """Since when an operation goes on that is no longer waited for: the cloud tries, and refuses to be told less."""
-    given_up: bool = False
-    """It has hung for `hang_s`: what it does not hold counts no longer."""
+    """When the wait for an operation ended that continues: the cloud still tries and refuses a lower target."""
+    abandoned: bool = False
+    """It has hung for `hang_s`: its empty slots no longer count."""
     granted: bool = False
-    """The cloud refused some nodes and granted the rest, which will come although the zone has no more."""
+    """The cloud granted some of the requested nodes and refused the rest: the granted ones will come."""
     sighted_s: float | None = None
     filled_s: float | None = None
-    """When the cloud last said that all the nodes are there which were asked for: older sights do not show them."""
+    """When the cloud last reported that all requested nodes exist: older observations do not show them."""
     empty_since_s: float | None = None
     failures: int = 0
     retry_s: float | None = None
     last_error: str = ""
-    asks_less: bool = False
-    """Its last request was refused for a quota that has room for fewer nodes; those are requested once."""
+    requests_fewer: bool = False
+    """A quota refused its last request but has room for fewer nodes; those are requested once."""
 
 
 class Shortage(StrEnum):
@@ -144,11 +144,11 @@ class Shortage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """Nothing is asked for there, for a reason of this kind."""
+    """A pause in requests after a shortage of one kind."""
 
     shortage: Shortage
     at_s: float
-    """When it last said no."""
+    """When the cloud last refused."""
     until_s: float
     failures: int = 0
     """In a row."""
@@ -158,16 +158,16 @@ class Closure:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """What is remembered of a stock."""
+    """What is remembered of one kind of machine."""
 
     closures: tuple[Closure, ...] = ()
-    """One for each kind of shortage: a zone that is often empty is no sign of a quota that stays as it is."""
-    distrusted_until_s: float | None = None
-    """A node was taken there lately, or nobody answered: until then it comes last."""
+    """One for each kind of shortage: each has its own pauses."""
+    cooldown_until_s: float | None = None
+    """End of the cooldown after a preempted node or a missing answer: until then it comes last."""
 
     @property
     def closed(self) -> Closure | None:
-        """The one that lasts longest."""
+        """The closure that ends last."""
         return max(self.closures, key=lambda closure: closure.until_s, default=None)
 
     @property
@@ -176,7 +176,7 @@ class Availability:
 
     @property
     def short_s(self) -> float | None:
-        """When it last had nothing."""
+        """When the cloud last refused a machine of this kind."""
         return max((closure.at_s for closure in self.closures), default=None)
 
 
@@ -188,70 +188,70 @@ class Block:
     until_s: float
     """End of the pause in requests; counts from the last report of a worker that cannot start."""
     failures: int
-    """How often it was tried."""
+    """How often the cluster was tried."""
     detail: str
     hint: str = ""
     nodes: frozenset[str] = frozenset()
-    """Names of the nodes that it was last tried with."""
+    """Names of the nodes of the last try."""
     of_controller: bool = False
-    """The cluster's controller cannot start; over when it is heard."""
+    """The cluster's controller cannot start; the block ends when the controller reports."""
 
 
 @dataclass(frozen=True, slots=True)
 class LowUse:
-    """Of a node on which the job computes too little of the time in which it computes or waits for others."""
+    """A node on which the job computes too little: the share of its time of computing and waiting for others."""
 
     since_s: float
     at_s: float
-    """When that was reported first, without a break or a long silence since, and last."""
+    """`since_s` and `at_s`: the first and the last report of low use without a break or a long silence."""
     share: float
 
 
 @dataclass(frozen=True, slots=True)
 class Cutback:
-    """Nodes went that were of no use."""
+    """A cap on nodes after unused ones were removed."""
 
     nodes: int | None
-    """So many were left: no more are asked for before `until_s`. None when that is over."""
+    """The number of nodes that were left: no more are requested before `until_s`. None after that."""
     until_s: float
     times: int
-    """How often this was over, and others went again."""
+    """How often the cap ended and nodes were removed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
     number: int = 0
     asked_s: float | None = None
-    """Set while one is on its way."""
+    """When the listing in progress was requested."""
     learned: int = 0
     learned_s: float | None = None
-    """The one that was last learned from, and when it was asked for."""
+    """When the last listing that was learned, number `learned`, was requested."""
     failures: int = 0
     retry_s: float | None = None
     error: str = ""
     hint: str = ""
-    news_s: float | None = None
-    """When something was heard that no listing has shown yet."""
+    unlisted_s: float | None = None
+    """When the last report arrived that needs a new listing to explain it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """The newest plan of a planned job, and the one that is being made."""
+    """The newest plan of a planned job, and the plan in progress."""
 
     number: int = 0
     not_before_s: float | None = None
-    """Until then what the job's steps need is waited for: an assumption would be no reason to move what trains."""
+    """The first plan waits until then for measured steps: an assumed profile is no reason to move running nodes."""
     asked_s: float | None = None
-    """When the last one was asked for."""
+    """When the last plan was requested."""
     asked: Basis | None = None
-    """Set while one is being made."""
+    """Inputs of the plan in progress."""
     plan: Plan | None = None
     basis: Basis | None = None
-    """What the newest was made from: it is followed only while all of that is still so."""
+    """Inputs of the newest plan, which is followed only while they are the current facts."""
     facts: Basis | None = None
     facts_s: float = 0.0
-    """What a plan would be made from now, and since when it has not changed."""
-    told: tuple[Nodes, Change] | None = None
+    """When `facts`, the current inputs of a plan, last changed."""
+    reported: tuple[Nodes, Change] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,17 +262,17 @@ class Allocator:
     settings: AllocatorSettings
     wanted: int
     want: int = 0
-    """Number of the newest want that was heard."""
+    """Number of the newest want."""
     ended: str | None = None
-    """Why the job ended; then all of its pools go."""
+    """Why the job ended; then all of its pools are deleted."""
     lost: frozenset[ClusterName] = frozenset()
-    """Silent clusters in which the job has no worker left, until they are heard again."""
+    """Silent clusters in which the job has no worker left, until they report again."""
     finished: bool = False
-    """It has ended and nothing is left of it."""
+    """The job has ended and none of its pools are left."""
     clusters: dict[ClusterName, bool] = field(default_factory=dict)
-    """Those that are there, and whether they are ready."""
+    """Existing clusters, and whether they are ready."""
     unready: dict[ClusterName, str] = field(default_factory=dict)
-    """What stands in the way of clusters that are not ready, as their keeper says."""
+    """Why clusters are not ready, as reported by the fleet keeper."""
     pools: dict[PoolRef, Pool] = field(default_factory=dict)
     availability: dict[MachineKind, Availability] = field(default_factory=dict)
     blocks: dict[ClusterName, Block] = field(default_factory=dict)
@@ -280,39 +280,39 @@ class Allocator:
     """Names of nodes on which the job's worker cannot start, and since when."""
     released: dict[ClusterName, frozenset[str]] = field(default_factory=dict)
     deleted: dict[PoolRef, int] = field(default_factory=dict)
-    """The newest listing when a pool was deleted: neither it nor one before it brings the pool back."""
+    """The newest listing when a pool was deleted: it and earlier ones do not bring the pool back."""
     listing: Listing = Listing()
     operations: int = 0
-    needless_since_s: float | None = None
-    """Since when nothing is wanted."""
+    unwanted_since_s: float | None = None
+    """Since when the job wants no nodes."""
     quiet_since_s: float = 0.0
-    """When the last operation ended, or the allocator began."""
+    """When the last operation ended or the allocator started."""
     demand: Demand | None = None
-    """Of a planned job."""
+    """None for a job that is not planned."""
     market: Market | None = None
     quotas: Quotas = UNLIMITED
-    """As last read, or as the cloud said when it refused a request."""
+    """As last read, or as reported by a refusal."""
     quota_refused_s: float | None = None
     plans: Plans = Plans()
     by: str = ""
-    """Whose word a planned job's pools follow now."""
+    """What sets the targets of a planned job's pools now."""
     idle_since_s: dict[ClusterName, dict[str, float]] = field(default_factory=dict)
-    """Since when the job has nothing on a node, by name."""
+    """Since when the job does not use a node, by cluster and name of the node."""
     low_use: dict[tuple[ClusterName, str], LowUse] = field(default_factory=dict)
     """By cluster and name of the node."""
     idle_cap: Cutback | None = None
-    """Since nodes were idle: forgotten when something changes, which may make them useful."""
+    """After idle nodes were removed; dropped when a change may make more nodes useful."""
     cutback: Cutback | None = None
-    """Since nodes were used too little: prices, profiles and losses do not make them useful."""
+    """After nodes with low use were dismissed: changed prices, profiles and losses do not make them useful."""
     leaving: dict[ClusterName, frozenset[str]] = field(default_factory=dict)
-    """Nodes in use that the job should leave, so that they can be given up: these very ones."""
+    """Nodes in use that the job should leave, so that they can be removed by name."""
     placed: Place | None = None
-    """What the job was last told."""
+    """The placement that the job last got."""
     why: str = ""
 
     @property
     def synced(self) -> bool:
-        """Nothing is done before the first listing."""
+        """Report whether the first listing arrived; before it no pool is changed."""
         return self.listing.learned_s is not None
 
 
@@ -329,7 +329,7 @@ def new_allocator(
     measured_by_s: float | None = None,
     unready: Mapping[ClusterName, str] | None = None,
 ) -> Allocator:
-    """For a job that is new, or runs, or has ended: what there is of it is learned from the first listing.
+    """An allocator for a job that is new, runs or has ended; the first listing shows its pools.
 
     `measured_by_s`: until then the first plan waits for measured steps.
     """
@@ -338,7 +338,7 @@ def new_allocator(
         if names[number] in names[:number]:
             raise UserError(
                 f"{offer.machine_type} in {offer.zone} of cluster {offer.cluster} is offered twice",
-                "keep one of the two in the fleet file",
+                "remove one of the two from the fleet file",
             )
     return Allocator(
         job,

@@ -1,4 +1,4 @@
-"""What people are told: what was asked for, and the difference between an allocator before and after a decision."""
+"""Events for people: what was requested, and how the allocator differs before and after a decision."""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -34,54 +34,58 @@ SHORTAGE_KINDS = {
 }
 
 
-def tell(before: Allocator, after: Allocator, asked: Sequence[AllocatorEffect]) -> list[Announce]:
+def announce(before: Allocator, after: Allocator, requested: Sequence[AllocatorEffect]) -> list[Announce]:
     return [
         *_found(before, after),
         *_planned(before.plans, after.plans),
         *_nodes(before, after),
         *_shortages(before, after),
         *_blocks(before, after),
-        *(said for effect in asked if not _is_said(before, effect) and (said := _asked(after, effect)) is not None),
+        *(
+            announced
+            for effect in requested
+            if not _is_repeated(before, effect) and (announced := _requested(after, effect)) is not None
+        ),
         *_held(before, after),
         *_trouble(before, after),
     ]
 
 
 def _found(before: Allocator, after: Allocator) -> list[Announce]:
-    said = []
+    announced = []
     for ref, pool in after.pools.items():
         if pool.adopted and ref not in before.pools:
             text = f"found pool {ref.pool} of {count_nodes(pool.target)} in {pool.offer.zone}"
-            said.append(_about(pool, "pool_found", text, "it carries the job's label"))
-    return said
+            announced.append(_about(pool, "pool_found", text, "it carries the job's label"))
+    return announced
 
 
 def _nodes(before: Allocator, after: Allocator) -> list[Announce]:
-    said = []
+    announced = []
     for ref, pool in after.pools.items():
         known = before.pools.get(ref)
         for name, node in known.nodes.items() if known is not None else ():
             fate = _fate(node, pool.nodes.get(name), pool)
             if fate is not None:
                 kind, text, why = fate
-                said.append(_about(pool, kind, f"node {name} in {pool.offer.zone} {text}", why, node=name))
-    return said
+                announced.append(_about(pool, kind, f"node {name} in {pool.offer.zone} {text}", why, node=name))
+    return announced
 
 
 def _fate(node: Node, now: Node | None, pool: Pool) -> tuple[str, str, str] | None:
-    """The kind of event, what it tells, and why."""
+    """The kind of event, its text, and why."""
     if node.lost_s is not None:
         return None
     if now is not None and now.uid == node.uid:
         if now.lost_s is not None:
-            return ("node_given_back", "is given back", now.useless) if now.useless else ("node_lost", "was lost", "")
+            return ("node_given_back", "will be removed", now.useless) if now.useless else ("node_lost", "was lost", "")
         if now.sidelined_s is not None and node.sidelined_s is None:
             return "node_sidelined", *_why_sidelined(now)
         if now.sidelined_s is None and node.sidelined_s is not None and now.is_sound:
-            return "node_back", "is ready again", "it counts again; a node too many is released"
-        if now.doomed_until_s is not None and node.doomed_until_s is None:
-            return "node_noticed", "will be taken", ""
-        return ("node_underused", "is given up", now.dismissed) if now.dismissed and not node.dismissed else None
+            return "node_back", "is ready again", "it counts again; surplus nodes are released"
+        if now.notice_until_s is not None and node.notice_until_s is None:
+            return "node_noticed", "will be preempted", ""
+        return ("node_underused", "will be removed", now.dismissed) if now.dismissed and not node.dismissed else None
     operation = pool.operation
     removing = operation.nodes - operation.vacant if operation is not None else frozenset()
     removed = node.name in removing or (node.name, node.uid) in pool.removed
@@ -90,47 +94,47 @@ def _fate(node: Node, now: Node | None, pool: Pool) -> tuple[str, str, str] | No
 
 def _why_sidelined(node: Node) -> tuple[str, str]:
     if node.cordoned:
-        return "is being drained", "somebody cordoned it, for an upgrade or a repair; it is replaced until it is back"
-    return "is not ready", "it is replaced, but kept for a while: it may recover, or the cloud repairs it"
+        return "is being drained", "it is cordoned, for an upgrade or a repair; another node replaces it meanwhile"
+    return "is not ready", "another node replaces it; it stays for a while, because it may recover or be repaired"
 
 
 def _shortages(before: Allocator, after: Allocator) -> list[Announce]:
-    said = []
+    announced = []
     for stock, closure in newly_closed(before.availability, after.availability):
-        text = f"{stock.machine_type} in {stock.zone} cannot be had"
+        text = f"{stock.machine_type} in {stock.zone} is not available"
         if closure.shortage is not Shortage.STOCKOUT and closure.hint:
             text += f" ({closure.hint})"
         fields: dict[str, Scalar | None] = {"zone": stock.zone, "machine_type": stock.machine_type}
-        said.append(Announce(SHORTAGE_KINDS[closure.shortage], text, closure.detail, fields))
-    return said
+        announced.append(Announce(SHORTAGE_KINDS[closure.shortage], text, closure.detail, fields))
+    return announced
 
 
 def _blocks(before: Allocator, after: Allocator) -> list[Announce]:
-    """Once for each time that a cluster is tried."""
-    said = []
+    """One event for each failed try of a cluster, and one when its workers start again."""
+    announced = []
     for cluster, block in after.blocks.items():
         known = before.blocks.get(cluster)
         if known is None or (known.failures, known.hint) != (block.failures, block.hint):
-            text = f"workers cannot start in cluster {cluster}, where nothing is asked for now"
+            text = f"workers cannot start in cluster {cluster}; no nodes are requested there for now"
             why = with_hint(block.detail, block.hint)
-            said.append(Announce("starts_failed", text, why, {"cluster": cluster}))
-    said += [
-        Announce("starts_work", f"workers start in cluster {cluster} again", "", {"cluster": cluster})
+            announced.append(Announce("starts_failed", text, why, {"cluster": cluster}))
+    announced += [
+        Announce("starts_work", f"workers in cluster {cluster} start again", "", {"cluster": cluster})
         for cluster in sorted(before.blocks.keys() - after.blocks.keys())
     ]
-    return said
+    return announced
 
 
-def _is_said(before: Allocator, effect: AllocatorEffect) -> bool:
-    """What is given up, and was in the way of others only, is told when it is first tried."""
+def _is_repeated(before: Allocator, effect: AllocatorEffect) -> bool:
+    """Report whether this effect repeats a failed operation: only its first try is announced."""
     pool = before.pools.get(effect.ref) if isinstance(effect, CreatePool | ResizePool | RemoveNodes) else None
     return pool is not None and pool.operation is None and pool.failures > 0
 
 
-def _asked(allocator: Allocator, effect: AllocatorEffect) -> Announce | None:
+def _requested(allocator: Allocator, effect: AllocatorEffect) -> Announce | None:
     match effect:
         case CreatePool(_, _, plan, why):
-            text = f"asking for a pool of {count_nodes(plan.size)} in {describe_offer(_pool(allocator, effect).offer)}"
+            text = f"requesting a pool of {count_nodes(plan.size)} in {describe_offer(_pool(allocator, effect).offer)}"
             return _about(_pool(allocator, effect), "pool_created", text, why, size=plan.size)
         case ResizePool(operation, _, size, why):
             pool = _pool(allocator, effect)
@@ -159,26 +163,26 @@ def _lowered(pool: Pool, size: int, why: str) -> Announce:
 
 def _held(before: Allocator, after: Allocator) -> list[Announce]:
     if after.finished and not before.finished:
-        return [Announce("capacity_gone", "nothing is left of the job's pools", after.ended or "")]
+        return [Announce("capacity_gone", "all pools of the job are gone", after.ended or "")]
     count = sum(held(pool) for pool in after.pools.values())
     was = sum(held(pool) for pool in before.pools.values())
     wanted = goal(after)
     if count == wanted and (was, goal(before)) != (count, wanted) and after.ended is None and count:
-        text = "the node is here" if count == 1 else f"all {count} nodes are here"
+        text = "the node has arrived" if count == 1 else f"all {count} nodes have arrived"
         return [Announce("capacity_reached", text, fields={"nodes": count})]
     return []
 
 
 def _trouble(before: Allocator, after: Allocator) -> list[Announce]:
-    said = []
+    announced = []
     if after.listing.error and after.listing.error != before.listing.error:
-        text = "the cloud's pools could not be listed" + (f" ({after.listing.hint})" if after.listing.hint else "")
-        said.append(Announce("listing_failed", text, after.listing.error))
+        text = "cannot list the cloud's pools" + (f" ({after.listing.hint})" if after.listing.hint else "")
+        announced.append(Announce("listing_failed", text, after.listing.error))
     for ref, pool in after.pools.items():
         known = before.pools.get(ref)
         if known is not None and pool.last_error and pool.failures > known.failures == 0:
-            said.append(_about(pool, "pool_trouble", f"pool {ref.pool} could not be changed just now", pool.last_error))
-    return said
+            announced.append(_about(pool, "pool_trouble", f"pool {ref.pool} could not be changed", pool.last_error))
+    return announced
 
 
 def _pool(allocator: Allocator, effect: CreatePool | ResizePool | RemoveNodes | DeletePool) -> Pool:
@@ -190,11 +194,11 @@ def _about(pool: Pool, kind: str, text: str, why: str, **fields: str | int) -> A
 
 
 def _planned(before: Plans, after: Plans) -> list[Announce]:
-    """A plan that is followed: where, how fast, for how much, and what lost by how much.
+    """Announce the plan that is followed: its place, speed and cost, and the alternatives.
 
-    Once, as long as neither the placement nor the kind of change is another.
+    A plan with the same placement and kind of change as the last one is not announced.
     """
-    if after.plan is None or after.told is None or after.told == before.told:
+    if after.plan is None or after.reported is None or after.reported == before.reported:
         return []
     plan = after.plan
     where = places(plan.placement) or "nothing"

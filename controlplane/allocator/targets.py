@@ -1,7 +1,7 @@
-"""What is aimed at now, by whose word, and which nodes in use should be left for it.
+"""The current targets of the pools, what sets them, and which nodes in use the job should leave.
 
-A job without a demand has the fleet's order. A planned job follows the newest plan only while that is of the present
-world, market and criteria. Otherwise a stopgap keeps what there is and replaces what was lost, until a plan is made.
+A job without a demand follows the fleet's order. A planned job follows the newest plan only while its inputs are
+current. Otherwise a stopgap keeps the current nodes and replaces lost ones until a new plan is made.
 """
 
 import math
@@ -9,14 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from controlplane.allocator.choices import by_choice
-from controlplane.allocator.cooldown import taken_lately
-from controlplane.allocator.counting import ceiling, dismissed, going, is_dismissed, is_paused, is_resting, spare
+from controlplane.allocator.cooldown import cooldown_ends
+from controlplane.allocator.counting import ceiling, dismissed, is_dismissed, is_paused, is_resting, not_counted, spare
 from controlplane.allocator.demand import Basis
-from controlplane.allocator.facts import aimed_at, current
-from controlplane.allocator.fleet_order import kept, targets_in_order
+from controlplane.allocator.explanations import NO_PRICES, until_plan
+from controlplane.allocator.facts import current_plan, target_workers
+from controlplane.allocator.fleet_order import expected, targets_in_order
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.prospects import Supplies
-from controlplane.allocator.quota_room import Room, held_up
+from controlplane.allocator.quota_room import Room, blocked_by_quota
 from controlplane.allocator.state import Allocator, Node
 from controlplane.catalog.kinds import MachineKind
 from controlplane.planning.greedy import greedy
@@ -28,7 +29,8 @@ from messages.ids import ClusterName
 
 _TUNING = Tuning()
 Leaving = dict[ClusterName, frozenset[str]]
-RESTS = "what could be had was too few to run with, and idle for long: all are asked for again after a while"
+MEASURING = "waiting for measured steps"
+RESTS = "the available nodes were too few to run with and idle for too long; the next try follows after a pause"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Targets:
     targets: dict[Offer, int]
     leaving: Leaving
     by: str = ""
-    """Whose word is followed; empty where it is the fleet's order."""
+    """What sets the targets; empty for the fleet's order."""
 
 
 def targets_of(allocator: Allocator, supplies: Supplies, now_s: float) -> Targets:
@@ -50,42 +52,42 @@ def _undismissed(allocator: Allocator, supplies: Supplies, now_s: float) -> Targ
         fits = Room(allocator).take
         return Targets(targets_in_order(allocator.wanted, list(supplies), supplies, now_s, fits), {})
     if is_paused(allocator):
-        return _exactly(allocator, supplies, {}, now_s, "nothing is wanted")
+        return _exactly(allocator, supplies, {}, now_s, "no nodes are wanted")
     if plans.facts is None:
-        why = RESTS if is_resting(allocator) else "no prices are known"
-        return Targets({offer: kept(supply, now_s) for offer, supply in supplies.items()}, {}, why)
-    plan = current(plans)
+        why = RESTS if is_resting(allocator) else NO_PRICES
+        return Targets({offer: expected(supply, now_s) for offer, supply in supplies.items()}, {}, why)
+    plan = current_plan(plans)
     if plan is not None:
         return _exactly(allocator, supplies, plan.ask, now_s, f"plan {plans.number} ({plan.change.value})")
-    there = sum(plans.facts.present.committed().values())
-    lost, aimed = _lost(allocator), aimed_at(plans)
-    wanted = min(there + len(lost) if aimed is None else aimed, ceiling(allocator))
+    there = sum(plans.facts.current.committed().values())
+    lost, targeted = _lost(allocator), target_workers(plans)
+    wanted = min(there + len(lost) if targeted is None else targeted, ceiling(allocator))
     doubts = _doubts(allocator, supplies, now_s)
     nodes = _stopgap(plans.facts, wanted, doubts, lost[0] if lost else "")
     targets = _targets(supplies, nodes, now_s)
     is_early = plans.not_before_s is not None and now_s < plans.not_before_s
-    by = "waiting for measured steps" if is_early else f"what was lost, until plan {plans.number + 1}"
+    by = MEASURING if is_early else until_plan(plans.number + 1)
     return Targets(targets, _still_leaving(allocator, there - wanted), by)
 
 
 def _lost(allocator: Allocator) -> list[str]:
-    """The accelerators of machines that were taken and are not given up yet, if the newest plan has them."""
+    """The accelerators of lost machines whose slots are not removed yet, if the newest plan uses them."""
     plan = allocator.plans.plan
     planned = {choice.accelerator for choice in plan.placement} if plan is not None else None
     lost: list[str] = []
     for pool in allocator.pools.values():
         name = pool.offer.kind.accelerator
         if planned is None or name in planned:
-            lost += [name] * (going(pool) - dismissed(pool) + len(pool.vacant))
+            lost += [name] * (not_counted(pool) - dismissed(pool) + len(pool.vacant))
     return lost
 
 
 def _doubts(allocator: Allocator, supplies: Supplies, now_s: float) -> dict[MachineKind, float]:
-    """Where machines were taken lately, the later the more; most of all where none can be asked for just now."""
+    """Choices to avoid: the end of their cooldown, or infinity if no machine can be requested now."""
     busy = {
         choice for choice, offers in by_choice(supplies).items() if not any(supplies[offer].settled for offer in offers)
     }
-    return taken_lately(allocator, now_s) | dict.fromkeys(busy | held_up(allocator), math.inf)
+    return cooldown_ends(allocator, now_s) | dict.fromkeys(busy | blocked_by_quota(allocator), math.inf)
 
 
 def _exactly(allocator: Allocator, supplies: Supplies, nodes: Nodes, now_s: float, by: str) -> Targets:
@@ -93,7 +95,7 @@ def _exactly(allocator: Allocator, supplies: Supplies, nodes: Nodes, now_s: floa
 
 
 def _targets(supplies: Supplies, nodes: Nodes, now_s: float) -> dict[Offer, int]:
-    """Of each choice what is held stays where it is; more, or less, goes by the fleet's order."""
+    """The target of each offer: held nodes stay where they are, changes follow the fleet's order."""
     targets: dict[Offer, int] = {}
     for choice, offers in by_choice(supplies).items():
         targets |= targets_in_order(nodes.get(choice, 0), offers, supplies, now_s)
@@ -101,7 +103,7 @@ def _targets(supplies: Supplies, nodes: Nodes, now_s: float) -> dict[Offer, int]
 
 
 def _leaving(allocator: Allocator, supplies: Supplies, nodes: Nodes) -> Leaving:
-    """Of each choice as many nodes in use as are too many beside those that nobody would miss: the youngest."""
+    """The nodes in use that are surplus for each choice after unused ones are removed: the youngest first."""
     found: dict[ClusterName, set[str]] = {}
     for choice, offers in by_choice(supplies).items():
         in_use = _in_use(allocator, offers)
@@ -113,7 +115,7 @@ def _leaving(allocator: Allocator, supplies: Supplies, nodes: Nodes) -> Leaving:
 
 
 def _in_use(allocator: Allocator, offers: list[Offer]) -> list[tuple[ClusterName, Node]]:
-    """Of the last offer first; those that the job is leaving already stay the first."""
+    """Nodes in use in the order in which the job leaves them: those it is leaving now, then the last offer's."""
     found: list[tuple[ClusterName, Node]] = []
     for offer in reversed(offers):
         pool = allocator.pools.get(pool_ref(allocator.job, offer))
@@ -122,12 +124,12 @@ def _in_use(allocator: Allocator, offers: list[Offer]) -> list[tuple[ClusterName
             nodes = [node for node in pool.nodes.values() if node.counts and node.name not in unused]
             nodes.sort(key=lambda node: (-node.first_seen_s, node.name))
             found += [(pool.ref.cluster, node) for node in nodes]
-    going = allocator.leaving
-    return sorted(found, key=lambda each: each[1].name not in going.get(each[0], frozenset()))
+    leaving = allocator.leaving
+    return sorted(found, key=lambda each: each[1].name not in leaving.get(each[0], frozenset()))
 
 
 def _still_leaving(allocator: Allocator, surplus: int) -> Leaving:
-    """Between two plans: those that the last one named, if there are still too many."""
+    """Between two plans: the nodes that the last plan named, if there are still too many."""
     found: dict[ClusterName, set[str]] = {}
     for pool in allocator.pools.values():
         named = allocator.leaving.get(pool.ref.cluster, frozenset())
@@ -139,7 +141,7 @@ def _still_leaving(allocator: Allocator, surplus: int) -> Leaving:
 
 
 def _with_dismissed(allocator: Allocator, leaving: Leaving) -> Leaving:
-    """Whatever the plan says: these very nodes were of too little use."""
+    """The leaving nodes with all dismissed ones, which leave whatever the plan is."""
     found = dict(leaving)
     for pool in allocator.pools.values():
         names = frozenset(node.name for node in pool.nodes.values() if is_dismissed(node))
@@ -149,18 +151,18 @@ def _with_dismissed(allocator: Allocator, leaving: Leaving) -> Leaving:
 
 
 def _stopgap(basis: Basis, wanted: int, doubts: Mapping[MachineKind, float], lost: str = "") -> Nodes:
-    """The answer to a loss until a plan is made of it: the greedy step, which asks no solver.
+    """The nodes after a loss until a plan is made: the greedy step, which needs no solver.
 
-    Where a machine was just preempted another is not to be counted on, nor where an operation is under way: other zones
-    come first, and if there are none, the one where it is longest ago. Unless the plan would only move it back: it
-    leaves what runs for no gain below its threshold, which is the measure here too.
+    Choices in `doubts` come last, the one with the oldest preemption first among them: a zone that just preempted a
+    machine, or has an operation in progress, may have no other. They do not come last if the plan would only move the
+    nodes back there, for a gain above its threshold.
 
-    While there is something that the market does not have, nothing is added: its price is not known.
+    Nothing is added while the job has nodes that the market does not offer, because their price is not known.
 
-    `lost`: the accelerator that there was, where nothing is left.
+    `lost`: the accelerator of the lost nodes, if no node is left.
     """
-    there = {choice: count for choice, count in basis.present.committed().items() if choice in basis.market.options}
-    if sum(there.values()) >= wanted or len(there) < len(basis.present.choices()):
+    there = {choice: count for choice, count in basis.current.committed().items() if choice in basis.market.options}
+    if sum(there.values()) >= wanted or len(there) < len(basis.current.choices()):
         return there
     anywhere = _greedy(basis, wanted, NONE, lost)
     added = {choice for choice, count in anywhere.items() if count > there.get(choice, 0)}
@@ -171,7 +173,7 @@ def _stopgap(basis: Basis, wanted: int, doubts: Mapping[MachineKind, float], los
 
 
 def _greedy(basis: Basis, wanted: int, last: Mapping[MachineKind, float], lost: str) -> Nodes:
-    return greedy(basis.criteria, basis.profile, basis.market, basis.present, wanted, _TUNING, last, lost)
+    return greedy(basis.criteria, basis.profile, basis.market, basis.current, wanted, _TUNING, last, lost)
 
 
 def _would_be_moved(basis: Basis, nodes: Nodes, better: Nodes) -> bool:

@@ -1,25 +1,25 @@
-"""Nodes on which a planned job waits for others too much, where its owner set a limit: one goes at a time.
+"""Dismissal of nodes with low use, if the job sets `min_utilisation`: one node at a time.
 
-The job leaves the node by a hand-over, and then it goes like any other on which the job has nothing. Those that stay
-may have more to do without it, so they are looked at afresh. What is left is enough for a while, whatever the plan
-would gain by more: else it would ask for the node again that was just given up.
+The job leaves the node by a hand-over, and then the node is removed like any unused one. The other nodes may have more
+to do without it, so their use is measured again from the start. A cap on the nodes follows for a while: otherwise the
+plan would request the removed node again.
 """
 
 from dataclasses import replace
 
-from controlplane.allocator.backoff import pause_s
 from controlplane.allocator.counting import ceiling, held, is_dismissed, is_paused, total
 from controlplane.allocator.events import UseSeen
 from controlplane.allocator.state import Allocator, Cutback, LowUse, Node, Pool
 from controlplane.clouds.interface import PoolRef
 from controlplane.throughput.use import NodeUse
+from runtime.backoff import pause_after
 
 
 def note_use(allocator: Allocator, event: UseSeen) -> Allocator:
-    """Of a node that is not named nothing is known, which is no reason to give it up."""
+    """Store which nodes have low use. A node that the event does not name has none."""
     least, known = _asked_for(allocator), allocator.low_use
     low = {
-        (each.cluster, each.node): _gone_on(known.get((each.cluster, each.node)), each, event.at_s - each.silent_s)
+        (each.cluster, each.node): _continued(known.get((each.cluster, each.node)), each, event.at_s - each.silent_s)
         for each in event.use
         if least is not None and each.share < least
     }
@@ -27,14 +27,14 @@ def note_use(allocator: Allocator, event: UseSeen) -> Allocator:
 
 
 def dismiss_one(allocator: Allocator, now_s: float) -> Allocator:
-    """The least used of those that were used too little for long, if the job can run without it."""
+    """Dismiss the least used node whose low use lasted too long, if the job can run without it."""
     demand = allocator.demand
     if not allocator.low_use or demand is None or is_paused(allocator):
         return allocator
     pools = allocator.pools.values()
-    dispensable = sum(map(held, pools)) - demand.criteria.min_workers
+    surplus = sum(map(held, pools)) - demand.criteria.min_workers
     overdue = [found for pool in pools for found in _overdue(allocator, pool)]
-    if dispensable <= 0 or not overdue or any(is_dismissed(node) for pool in pools for node in pool.nodes.values()):
+    if surplus <= 0 or not overdue or any(is_dismissed(node) for pool in pools for node in pool.nodes.values()):
         return allocator
     low, node, pool = min(overdue, key=lambda each: (each[0].share, each[1].name))
     left = max(demand.criteria.min_workers, min(ceiling(allocator), total(pools)) - 1)
@@ -44,7 +44,7 @@ def dismiss_one(allocator: Allocator, now_s: float) -> Allocator:
 
 
 def forget_cutback(before: Allocator, after: Allocator, now_s: float) -> Allocator:
-    """What was of no use may be useful when another number is wanted, or after a while."""
+    """Drop the cap when another number of nodes is wanted; end it after its pause."""
     cutback = after.cutback
     if cutback is None:
         return after
@@ -55,8 +55,8 @@ def forget_cutback(before: Allocator, after: Allocator, now_s: float) -> Allocat
     return after
 
 
-def call_back(allocator: Allocator) -> Allocator:
-    """Those that the job cannot run without, now that others were lost; but for those that go already."""
+def cancel_dismissals(allocator: Allocator) -> Allocator:
+    """Cancel dismissals if the job needs the nodes after losses; nodes that are being removed stay dismissed."""
     demand, pools = allocator.demand, allocator.pools
     if demand is None or sum(map(held, pools.values())) >= demand.criteria.min_workers:
         return allocator
@@ -69,8 +69,8 @@ def call_back(allocator: Allocator) -> Allocator:
     return replace(allocator, pools=pools)
 
 
-def left_nodes(allocator: Allocator) -> dict[PoolRef, list[Node]]:
-    """Those that were dismissed, and that the job has left."""
+def dismissed_and_left(allocator: Allocator) -> dict[PoolRef, list[Node]]:
+    """Dismissed nodes that the job has left, by pool."""
     found: dict[PoolRef, list[Node]] = {}
     for pool in allocator.pools.values():
         released = allocator.released.get(pool.ref.cluster, frozenset())
@@ -81,7 +81,7 @@ def left_nodes(allocator: Allocator) -> dict[PoolRef, list[Node]]:
 
 
 def _overdue(allocator: Allocator, pool: Pool) -> list[tuple[LowUse, Node, Pool]]:
-    """By what was reported, up to the last time: what nobody reports is not known to be little."""
+    """Nodes whose low use lasted for `idle_timeout_s` up to the last report."""
     released = allocator.released.get(pool.ref.cluster, frozenset())
     return [
         (low, node, pool)
@@ -91,8 +91,8 @@ def _overdue(allocator: Allocator, pool: Pool) -> list[tuple[LowUse, Node, Pool]
     ]
 
 
-def _gone_on(known: LowUse | None, use: NodeUse, heard_s: float) -> LowUse:
-    """What is said after a long silence tells nothing of the time before."""
+def _continued(known: LowUse | None, use: NodeUse, heard_s: float) -> LowUse:
+    """The low use with a new report; after a long silence it begins again."""
     if known is None or heard_s - known.at_s > use.fresh_s:
         return LowUse(heard_s, heard_s, use.share)
     return LowUse(known.since_s, heard_s, use.share)
@@ -105,7 +105,7 @@ def _lasted_s(low: LowUse, node: Node) -> float:
 def _cutback(allocator: Allocator, left: int, now_s: float) -> Cutback:
     known, settings = allocator.cutback, allocator.settings
     times = 0 if known is None else known.times + (known.nodes is None)
-    return Cutback(left, now_s + pause_s(settings.regrow_after_s, settings.regrow_after_max_s, times), times)
+    return Cutback(left, now_s + pause_after(times + 1, settings.regrow_after_s, settings.regrow_after_max_s), times)
 
 
 def _asked_of(allocator: Allocator) -> tuple[object, ...]:
@@ -117,8 +117,8 @@ def _asked_of(allocator: Allocator) -> tuple[object, ...]:
 
 def _why(allocator: Allocator, low: LowUse, node: Node) -> str:
     asked, lasted_s = _asked_for(allocator) or 0.0, _lasted_s(low, node)
-    of = "of the time in which it computed or waited for others"
-    return f"the job computed on {node.name} in {low.share:.0%} {of}, below {asked:.0%} for {lasted_s:.0f} s"
+    of = "of the time that it computed or waited for others"
+    return f"the job computed on {node.name} for {low.share:.0%} {of}, below {asked:.0%} for {lasted_s:.0f} s"
 
 
 def _asked_for(allocator: Allocator) -> float | None:

@@ -1,1 +1,1 @@
-"""The HTTP API: what people and the `tradewind` command ask of a leading master."""
+"""The HTTP API of a leading master, for people and the `tradewind` command."""

@@ -1,4 +1,4 @@
-"""Who may use the API: with a token, whoever has it; without one, programs of this machine but no web page."""
+"""Access to the API: with a token for its holders, without one for programs of this machine, but not for web pages."""
 
 import hmac
 import ipaddress
@@ -13,6 +13,7 @@ from controlplane.api.responses import json_answer
 from messages.api import Problem
 
 OPEN_PATHS = ("/healthz",)
+TOKEN_WRONG = "The API token is missing or wrong."
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -27,11 +28,11 @@ def guard(token: str) -> Middleware:
         if token:
             given = request.headers.get("Authorization", "").encode(errors="replace")
             if not hmac.compare_digest(given, expected):
-                hint = "send 'Authorization: Bearer <token>' with the token the master was started with"
-                return json_answer(Problem("The API needs the right token.", hint), HTTPStatus.UNAUTHORIZED)
+                hint = "send 'Authorization: Bearer <token>' with the master's TRADEWIND_API_TOKEN"
+                return json_answer(Problem(TOKEN_WRONG, hint), HTTPStatus.UNAUTHORIZED)
         elif not _is_local_program(request):
-            hint = "ask at http://127.0.0.1, or start the master with a token"
-            problem = Problem("Without a token the API answers programs of this machine only.", hint)
+            hint = "send requests to http://127.0.0.1, or start the master with a token"
+            problem = Problem("Without a token the API answers only programs on this machine.", hint)
             return json_answer(problem, HTTPStatus.FORBIDDEN)
         return await handler(request)
 
@@ -39,7 +40,7 @@ def guard(token: str) -> Middleware:
 
 
 def _is_local_program(request: web.Request) -> bool:
-    """A page in a browser of this machine is not one: it would come with another origin, or by another name."""
+    """True unless a web page in a browser sends the request: that has another origin or another host name."""
     origin = request.headers.get("Origin")
     return _names_loopback(f"//{request.headers.get('Host', '')}") and (origin is None or _names_loopback(origin))
 

@@ -1,7 +1,7 @@
-"""The master's HTTP API: what people and the `tradewind` command ask, in JSON.
+"""The routes of the master's HTTP API, in JSON.
 
-A refusal is a `Problem` with what to try. A handler that fails is a defect: aiohttp logs it with its traceback and
-answers 500, and the process goes on.
+A refusal is a `Problem` with a hint. A handler that fails is a defect: aiohttp logs its traceback and answers 500, and
+the process continues.
 """
 
 import asyncio
@@ -20,19 +20,22 @@ from controlplane.api.feeds import Feeds, is_set, number_of
 from controlplane.api.responses import json_answer
 from controlplane.api.service import JobService, problems_of
 from controlplane.jobs import errors
+from controlplane.jobs.errors import BUS_AWAY
 from messages.api import Problem, ScaleRequest, StopRequest
 from messages.budgets import BudgetRequest
 from messages.decoding import Undecodable, decode
 from messages.jobs import JobSpec
-from runtime.decoding import Checks, all_problems
 from runtime.errors import BusUnavailable, UserError
+from runtime.problems import Checks, all_problems
 
 MAX_BODY_BYTES = 512 * 1024
 LARGE_BODY_BYTES = 16 * 1024
-"""A larger body is decoded in a thread: its problems take long to find, and others wait for the event loop."""
+"""Bytes above which a body is decoded in a thread, because that takes long and would block the event loop."""
 SHUTDOWN_S = 2.0
 WORKERS_ON_A_PAGE = 500
 STEPS = re.compile(r"([1-9][0-9]{0,11})?\Z")
+
+REQUEST_REFUSED = "The request is refused:"
 
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -41,7 +44,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class BodyCompressed(UserError):
     def __init__(self, encoding: str) -> None:
         super().__init__(
-            f"The body of the request is compressed ({encoding[:50]!r}), and the API takes plain JSON only.",
+            f"The body of the request is compressed ({encoding[:50]!r}), but the API accepts only plain JSON.",
             "send it without Content-Encoding",
         )
 
@@ -67,11 +70,11 @@ class Api:
     service: JobService
 
     async def submit(self, request: web.Request) -> web.Response:
-        spec = await _body(request, JobSpec, "The job cannot be used:", problems_of)
+        spec = await _body(request, JobSpec, errors.JOB_REFUSED, problems_of)
         return json_answer(await self.service.submit(spec, replace=is_set(request, "replace")), HTTPStatus.CREATED)
 
     async def jobs(self, request: web.Request) -> web.Response:
-        """All of them, unless `limit` is given; `after` names the last job of the page before."""
+        """Lists all jobs, or `limit` of them; `after` is the last job of the previous page."""
         return json_answer(self.service.job_list(request.query.get("after", ""), _limit(request)))
 
     async def job(self, request: web.Request) -> web.Response:
@@ -88,11 +91,11 @@ class Api:
         name, wanted = request.match_info["name"], StopRequest()
         self.service.job(name)
         if request.body_exists:
-            wanted = await _body(request, StopRequest, "The request cannot be used:")
+            wanted = await _body(request, StopRequest, REQUEST_REFUSED)
         return json_answer(await self.service.stop_job(name, wanted.grace_s))
 
     async def scale(self, request: web.Request) -> web.Response:
-        wanted = await _body(request, ScaleRequest, "The request cannot be used:")
+        wanted = await _body(request, ScaleRequest, REQUEST_REFUSED)
         return json_answer(await self.service.scale(request.match_info["name"], wanted.workers))
 
     async def reload(self, request: web.Request) -> web.Response:
@@ -108,7 +111,7 @@ class Api:
         return json_answer(await self.service.budgets.view(request.match_info["name"]))
 
     async def raise_budget(self, request: web.Request) -> web.Response:
-        wanted = await _body(request, BudgetRequest, "The request cannot be used:")
+        wanted = await _body(request, BudgetRequest, REQUEST_REFUSED)
         return json_answer(await self.service.budgets.raise_to(request.match_info["name"], wanted.usd))
 
     async def offers(self, _request: web.Request) -> web.Response:
@@ -123,7 +126,7 @@ class Api:
 
 
 class ApiServer:
-    """Serves on a socket that was opened before: until `start`, whoever connects waits."""
+    """Serves on an open socket; clients that connect before `start` wait."""
 
     def __init__(self, service: JobService, listener: socket.socket, token: str) -> None:
         self._listener = listener
@@ -148,7 +151,7 @@ class ApiServer:
         await web.SockSite(self._runner, self._listener).start()
 
     async def close(self) -> None:
-        """Ends the streams, lets requests that are being answered finish, bounded."""
+        """Ends the streams, and waits for requests in progress up to `SHUTDOWN_S`."""
         self._feeds.close()
         await self._runner.cleanup()
         self._listener.close()
@@ -184,7 +187,7 @@ def open_listener(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise UserError(
             f"The API cannot listen on {host}:{port}: {(error.strerror or str(error)).lower()}.",
-            "end the other master, or choose another port with --api-port",
+            "end the process that uses it, or choose another port with --api-port",
         ) from error
 
 
@@ -195,10 +198,10 @@ async def _tell_problems(request: web.Request, handler: Handler) -> web.StreamRe
     except UserError as error:
         status = _STATUS_OF.get(type(error), HTTPStatus.BAD_REQUEST)
         leader = "" if isinstance(error, errors.NotLeading) else None
-        return json_answer(Problem(error.sentence, error.hint, error.problems, leader), status)
+        return json_answer(Problem(error.message, error.hint, error.problems, leader), status)
     except BusUnavailable as error:
         return json_answer(
-            Problem(f"The bus is away: {error}.", "try again in a moment"), HTTPStatus.SERVICE_UNAVAILABLE
+            Problem(f"{BUS_AWAY.capitalize()}: {error}.", "try again in a moment"), HTTPStatus.SERVICE_UNAVAILABLE
         )
     except web.HTTPException as error:
         if error.status < HTTPStatus.BAD_REQUEST:
@@ -215,7 +218,7 @@ def _limit(request: web.Request) -> int | None:
 
 
 async def _body(request: web.Request, wanted: type[T], refusal: str, checks: Checks[T] = lambda value: ()) -> T:
-    """Decoded, or a `UserError` with every problem and its path."""
+    """Decodes the body. Raises `UserError` with all problems and their paths."""
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding.lower() != "identity":
         raise BodyCompressed(encoding)

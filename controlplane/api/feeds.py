@@ -1,7 +1,7 @@
 """Logs, events and progress as streams of JSON lines.
 
-A stream that follows ends by itself when the job's last event was told, or when the job has ended and nothing more has
-come for a while. A blank line now and then keeps a quiet one alive.
+A stream that follows a job ends after the job's last event, or when the job has ended and no line comes for a while.
+Blank lines keep a quiet stream alive.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Feeds:
         return await self._send(request, await self._event_lines(runner, tail, follow), runner if follow else None)
 
     async def progress(self, request: web.Request) -> web.StreamResponse:
-        """`summary=1`: a line for each generation so far; `follow=1`: what the workers report, as it comes."""
+        """With `summary=1` a line for each generation so far; with `follow=1` each report of a worker."""
         runner = self._service.job(request.match_info["name"])
         summary, follow = is_set(request, "summary"), is_set(request, "follow")
         return await self._send(request, self._progress_lines(runner, summary, follow), runner if follow else None)
@@ -70,7 +70,7 @@ class Feeds:
     async def _stored_lines(
         self, stream: str, subject: str, lines_of: LinesOf, tail: int | None, follow: bool
     ) -> Lines:
-        """Reads the tail before it returns, so that an error is an answer and no pause in the stream."""
+        """Reads the tail before it returns, so that an error becomes the answer and not a pause in the stream."""
         bus, newest = self._service.bus, None
         if tail is not None:
             newest = await bus.tail(stream, subject, min(tail, TAIL_AT_MOST), lines_of)
@@ -101,7 +101,7 @@ class Feeds:
                     yield ProgressLine(at, report.worker, report.generation, report.ranks)
 
     async def _send(self, request: web.Request, lines: Lines, runner: JobRunner | None) -> web.StreamResponse:
-        """`runner` is the job that is followed, whose end ends the stream; None for a stream that ends by itself."""
+        """Sends lines. `runner` is the followed job, whose end ends the stream; None if the lines end by themselves."""
         response = web.StreamResponse(status=HTTPStatus.OK, headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
         encoder = msgspec.json.Encoder()
@@ -121,11 +121,11 @@ class Feeds:
     async def _arriving(
         self, waiting: "asyncio.Queue[msgspec.Struct | None]", runner: JobRunner | None
     ) -> AsyncIterator[msgspec.Struct | None]:
-        """None stands for nothing in a while; ends when there is nothing more to come."""
+        """Lines until the stream ends; None after a pause, as a sign of life."""
         loop = asyncio.get_running_loop()
         silent_since_s = loop.time()
         while not self._closing.is_set():
-            ended = runner is not None and runner.ended and self._service.has_told_all
+            ended = runner is not None and runner.ended and self._service.has_sent_all
             try:
                 async with asyncio.timeout(QUIET_AFTER_END_S):
                     line = await waiting.get()
@@ -180,7 +180,7 @@ def number_of(request: web.Request, name: str) -> int | None:
     if not given:
         return None
     if not given.isdecimal() or len(given) > 9:
-        raise UserError(f"{name}={given[:50]!r} is not a number of at least 0.")
+        raise UserError(f"{name}={given[:50]!r} is not a whole number of at least 0.")
     return int(given)
 
 

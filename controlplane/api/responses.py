@@ -1,4 +1,4 @@
-"""A struct as the answer to a request."""
+"""Answers to requests."""
 
 from http import HTTPStatus
 

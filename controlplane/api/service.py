@@ -1,4 +1,4 @@
-"""What people ask of a master, and what they are told."""
+"""The operations of the API: what people can ask of a master."""
 
 import asyncio
 from collections import Counter
@@ -12,16 +12,19 @@ from controlplane.capacity.interface import JobCapacity
 from controlplane.job import events
 from controlplane.job.live.trainers import lives_on
 from controlplane.job.reload import can_do_without_one
+from controlplane.job.scaling import refuse_size
 from controlplane.job.stopping import default_grace_s
 from controlplane.jobs.budgets import Budgets
 from controlplane.jobs.context import TermContext
 from controlplane.jobs.errors import (
+    BUS_AWAY,
     JobExists,
     NotLeading,
     ReloadRefused,
     RemoveRefused,
     ScaleRefused,
     SpecRefused,
+    has_ended,
 )
 from controlplane.jobs.ingest import Ingest, Refused
 from controlplane.jobs.registry import JobRegistry
@@ -34,9 +37,12 @@ from messages.ids import JobName
 from messages.jobs import JobSpec, Workers, contradictions
 from messages.offers import OfferList
 
+STOPPED = "stopped by a person"
+WORKERS_LEFT = "not all of its workers have ended yet"
+MACHINES_LEFT = "its machines are still being deleted"
 FEED_AT_MOST = 1000
 LISTED_WORKERS = 20
-"""Most workers of each job in a list of jobs."""
+"""Most workers shown of each job in a list of jobs."""
 
 
 class JobService:
@@ -58,12 +64,12 @@ class JobService:
         self._about = about
 
     @property
-    def has_told_all(self) -> bool:
-        """No event waits to be sent, and streams are being read."""
+    def has_sent_all(self) -> bool:
+        """True if no event waits to be sent and the bus is connected."""
         return self._context.announcer.idle and self.bus.connected
 
     def job_list(self, after: str = "", at_most: int | None = None) -> JobList:
-        """In the order of names, so that pages neither miss nor repeat a job while others come and go."""
+        """A page of jobs, ordered by name, so that pages neither miss nor repeat a job while others come and go."""
         now_s = self._now_s()
         names = [name for name in sorted(self._registry.jobs) if name > after]
         page = names if at_most is None else names[:at_most]
@@ -81,7 +87,7 @@ class JobService:
         return self._registry.job(name)
 
     async def submit(self, spec: JobSpec, *, replace: bool = False) -> JobView:
-        """`replace`: an ended job of the same name is removed first."""
+        """Submits a job. With `replace` an ended job of the same name is removed first."""
         name = JobName(spec.name)
         found = problems_of(spec)
         if found:
@@ -91,29 +97,29 @@ class JobService:
             self._check_ended(earlier)
         elif self._registry.knows(name):
             raise JobExists(name)
-        await self._check_can_be_had(spec)
+        await self._check_can_run(spec)
         self._check_leads()
         if earlier is not None:
             await self._remove(earlier)
         await self._registry.make(spec)
         self._context.announce(Event(name, "job_submitted", f"the job was submitted for {_size(spec.workers)}"))
         if spec.capacity is not None and not self._capacity.has_fleet:
-            why = "this master has no fleet: workers are started where its clusters are, whatever they cost"
-            self._context.announce(Event(name, "capacity_ignored", "the job's capacity section is not used", why))
+            why = "this master has no fleet, so workers start in its clusters at any cost"
+            self._context.announce(Event(name, "capacity_ignored", "the job's capacity section is ignored", why))
         warning = self._capacity.advisor.warning(spec)
         if warning:
             self._context.announce(Event(name, "gpus_idle", "the job pays for GPUs that it does not use", warning))
         await self._registry.forget_oldest()
         return structs.replace(self.view(name), warning=warning)
 
-    async def _check_can_be_had(self, spec: JobSpec) -> None:
-        """Before anything is made: what the job allows may be none of what there is, or cost more than it may."""
+    async def _check_can_run(self, spec: JobSpec) -> None:
+        """Refuses a job for which the fleet has no machines, or only ones that cost too much."""
         problems = await self._capacity.advisor.refusals(spec)
         if problems:
             raise SpecRefused(tuple(f"{path}: {text}" for path, text in problems))
 
     async def fresh_offers(self) -> OfferList:
-        """With quotas that were read just now, if the cloud answers soon."""
+        """Offers with current quotas, if the cloud answers in time."""
         await self._capacity.advisor.refresh_quotas()
         return self.offers()
 
@@ -121,18 +127,18 @@ class JobService:
         return self._capacity.advisor.offers()
 
     async def stop_job(self, name: str, grace_s: float | None = None) -> JobView:
-        """Without a grace: the one of a stop under way, else twice the longest of its last steps."""
+        """Stops a job. The default grace is that of an earlier stop, else twice the longest of its last steps."""
         runner = self.job(name)
         if not runner.ended:
             self._check_leads()
             given_s = runner.state.record.stop_grace_s if grace_s is None else grace_s
             asked_s = default_grace_s(runner.state, runner.longest_step_s) if given_s is None else given_s
-            runner.post(events.StopAsked(self._now_s(), "stopped by a person", asked_s))
+            runner.post(events.StopAsked(self._now_s(), STOPPED, asked_s))
             await runner.until_saved(lambda record: record.stop_grace_s is not None and record.stop_grace_s <= asked_s)
         return self.view(name)
 
     async def remove(self, name: str) -> JobView:
-        """An ended job: its records, its ledger, its logs and its events. The answer is what it was."""
+        """Removes an ended job: its records, ledger, logs and events. Returns its last view."""
         runner = self.job(name)
         self._check_ended(runner)
         self._check_leads()
@@ -143,39 +149,27 @@ class JobService:
     async def _remove(self, runner: JobRunner) -> None:
         ended = f"Job {runner.name!r} has {runner.state.record.phase}, but"
         if not await runner.until_settled():
-            raise RemoveRefused(f"{ended} not all of its workers have ended yet.", "try again in a moment")
+            raise RemoveRefused(f"{ended} {WORKERS_LEFT}.", "try again in a moment")
         if self._registry.holds_machines(runner):
-            raise RemoveRefused(f"{ended} its machines are still being given back.", "try again in a moment")
+            raise RemoveRefused(f"{ended} {MACHINES_LEFT}.", "try again in a moment")
         await self._registry.remove(runner)
         phase = runner.state.record.phase
-        self._context.announce_fleet(
-            "job_removed", f"job {runner.name} was removed", f"asked by a person; it had {phase}"
-        )
+        self._context.announce_fleet("job_removed", f"job {runner.name} was removed", f"it had {phase}")
 
     def _check_ended(self, runner: JobRunner) -> None:
         if not runner.ended:
             raise RemoveRefused(
-                f"Job {runner.name!r} is {runner.state.record.phase}, and only a job that has ended can be removed.",
+                f"Job {runner.name!r} is {runner.state.record.phase}; only an ended job can be removed.",
                 f"stop it first: tradewind stop {runner.name}",
             )
 
     async def scale(self, name: str, workers: int) -> JobView:
         runner = self.job(name)
-        limits = runner.state.spec.workers
         if runner.ended:
-            raise ScaleRefused(f"Job {name!r} has {runner.state.record.phase}.", "tradewind status")
-        if not limits.min <= workers <= limits.max:
-            raise ScaleRefused(
-                f"Job {name!r} can have {limits.min} to {limits.max} workers, as its file says, and not {workers}.",
-                f"tradewind scale {name} {min(max(workers, limits.min), limits.max)}",
-            )
-        if limits.allowed and workers not in limits.allowed:
-            sizes = ", ".join(map(str, limits.allowed))
-            smaller = max((size for size in limits.allowed if size < workers), default=limits.least)
-            raise ScaleRefused(
-                f"Job {name!r} can have {sizes} workers, as workers.allowed in its file says, and not {workers}.",
-                f"tradewind scale {name} {smaller}",
-            )
+            raise ScaleRefused(has_ended(name, runner.state.record.phase), "tradewind status")
+        refused = refuse_size(runner.state.spec.workers, workers)
+        if refused is not None:
+            raise ScaleRefused(f"Job {name!r} {refused.why}.", f"tradewind scale {name} {refused.instead}")
         await self.budgets.check_scale(runner, workers)
         self._check_leads()
         runner.post(events.ScaleAsked(self._now_s(), workers))
@@ -186,12 +180,12 @@ class JobService:
         runner = self.job(name)
         record, limits = runner.state.record, runner.state.spec.workers
         if runner.ended:
-            raise ReloadRefused(f"Job {name!r} has {record.phase}.", "tradewind status")
+            raise ReloadRefused(has_ended(name, record.phase), "tradewind status")
         if lives_on(runner.state) and not can_do_without_one(runner.state):
             more = f"tradewind scale {name} {record.wanted + 1}, then reload it"
             raise ReloadRefused(
-                f"Job {name!r} needs all the workers that it has, and a reload replaces them one after the other.",
-                more if record.wanted < limits.max else "a smaller workers.min in its file, when it is submitted again",
+                f"Job {name!r} needs all of its workers, but a reload replaces them one after the other.",
+                more if record.wanted < limits.max else "submit it again with a smaller workers.min",
             )
         self._check_leads()
         runner.post(events.ReloadAsked(self._now_s()))
@@ -208,7 +202,7 @@ class JobService:
 
     @contextmanager
     def progress_feed(self, name: str) -> Iterator["asyncio.Queue[Reported]"]:
-        """Progress messages as they come; the oldest is dropped for a reader that does not keep up."""
+        """Progress messages as they arrive; a slow reader loses the oldest."""
         runner = self.job(name)
         feed: asyncio.Queue[Reported] = asyncio.Queue(FEED_AT_MOST)
 
@@ -226,7 +220,7 @@ class JobService:
     def health(self) -> Health:
         return Health(
             ok=self.bus.connected,
-            why="" if self.bus.connected else "the bus is away",
+            why="" if self.bus.connected else BUS_AWAY,
             jobs=self._registry.live,
             clusters=self._context.heard.fresh(self._context.now_s()),
             dropped=dict(self.bus.dropped + self._ingest.dropped + self._context.announcer.dropped + self._doubts()),
@@ -252,8 +246,8 @@ def _view(runner: JobRunner, now_s: float, workers_at_most: int = WORKERS_SHOWN)
 
 
 def problems_of(spec: JobSpec) -> list[tuple[str, str]]:
-    """(Path in the file, what is wrong), as far as the job alone shows it."""
-    reserved = [("name", f"{FLEET!r} is where events that belong to no job are kept")] if spec.name == FLEET else []
+    """Problems of the spec alone: paths in the file and messages."""
+    reserved = [("name", f"{FLEET!r} is reserved for events that belong to no job")] if spec.name == FLEET else []
     return reserved + contradictions(spec)
 
 

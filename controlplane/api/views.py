@@ -1,4 +1,4 @@
-"""A job as people see it: what its core knows, and what its trainers report."""
+"""Views of a job and its workers in the API, from the state of the job's core and the reports of its trainers."""
 
 from controlplane.job.queries import is_decided, last_heard_s
 from controlplane.job.ranks import ranks_of
@@ -11,7 +11,7 @@ from messages.measured import MeasuredProfile
 from messages.worlds import Assignment, Member
 
 WORKERS_SHOWN = 200
-"""Most workers in the view of a job; the others are read in pages."""
+"""Maximum number of workers in the view of a job; clients read the others in pages."""
 
 
 def job_view(
@@ -22,7 +22,7 @@ def job_view(
     warning: str = "",
     workers_at_most: int = WORKERS_SHOWN,
 ) -> JobView:
-    record, world = job.record, _present_world(job)
+    record, world = job.record, _decided_world(job)
     return JobView(
         name=job.name,
         phase=record.phase,
@@ -53,19 +53,21 @@ def job_view(
 
 
 def worker_page(job: Job, progress: ProgressTracker, now_s: float, first: int, at_most: int) -> WorkerPage:
-    world = _present_world(job)
-    seated = world.by_worker if world is not None else {}
-    names = [name for name in seated if name in job.workers]
+    """A page of the job's workers: members of the world in the order of its ranks, then the others by name."""
+    world = _decided_world(job)
+    members = world.by_worker if world is not None else {}
+    names = [name for name in members if name in job.workers]
     if first + at_most > len(names):
-        names += sorted(name for name in job.workers if name not in seated)
+        names += sorted(name for name in job.workers if name not in members)
     shown = tuple(
-        _worker_view(job, job.workers[name], seated.get(name), progress, now_s)
+        _worker_view(job, job.workers[name], members.get(name), progress, now_s)
         for name in names[first : first + at_most]
     )
     return WorkerPage(shown, first + at_most if first + at_most < len(job.workers) else None)
 
 
-def _present_world(job: Job) -> Assignment | None:
+def _decided_world(job: Job) -> Assignment | None:
+    """The world of the newest generation, which may still form; None until it is decided."""
     return job.record.assignment if is_decided(job) else None
 
 

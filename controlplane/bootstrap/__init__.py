@@ -1,1 +1,1 @@
-"""What every cluster of the fleet needs before workers can run in it, installed so often that it is there."""
+"""The installation of what a cluster needs before workers can run in it. It may be repeated at any time."""

@@ -1,4 +1,4 @@
-"""Installs in every cluster of the fleet what workers need there; a restarted master finds it and changes nothing."""
+"""The installer of what workers need in each cluster of the fleet. A second installation changes nothing."""
 
 import asyncio
 import contextlib
@@ -10,18 +10,18 @@ import msgspec
 
 from controlplane.bootstrap.manifests import manifests
 from controlplane.bootstrap.names import CONTROLLER, selector, title
-from controlplane.bootstrap.outcomes import PassOutcome, Step, outcome_of, to_install
+from controlplane.bootstrap.outcomes import PassOutcome, Step, decide_step, outcome_of
 from controlplane.bootstrap.settings import BootstrapSettings, Place, Secrets
 from controlplane.clouds.interface import KubernetesAccess
 from controlplane.clouds.outcomes import Busy, Done, Refused, Throttled, Unreachable
-from messages.clusters import StartFailure
+from messages.clusters import BAD_IMAGES, PULL_FAILURES, StartFailure
 from messages.decoding import Undecodable, decode
 from messages.ids import ClusterName
 from runtime.backoff import pauses
 from runtime.errors import Temporary, TradewindError, UserError
 from runtime.kubernetes.client import ApiRefused, ApiUnavailable, KubernetesApi, NotFound
 from runtime.kubernetes.configuration import connected, from_endpoint
-from runtime.kubernetes.objects import PULL_FAILURES, Pod
+from runtime.kubernetes.objects import Pod
 from runtime.kubernetes.paths import Manifest, path_of, pods_path
 from runtime.logs import logger
 
@@ -54,7 +54,7 @@ class Bootstrap:
         self._log = logger()
 
     async def install_until_done(self, place: Place) -> None:
-        """Retries until it is done or cancelled; what a person must correct is retried at the longest interval."""
+        """Retry until the installation is done or cancelled. Refusals are retried at the longest interval."""
         before: PassOutcome | None = None
         for pause_s in pauses(self._settings.pause_first_s, self._settings.pause_most_s):
             outcome = await self.install(place)
@@ -66,7 +66,7 @@ class Bootstrap:
             await asyncio.sleep(self._settings.pause_most_s if isinstance(outcome, Refused) else pause_s)
 
     async def install(self, place: Place) -> PassOutcome:
-        """One pass. Installing again what is there changes nothing."""
+        """Try to install once. Installing an existing object again changes nothing."""
         cluster = place.cluster
         wanted = manifests(self._settings, self._secrets, place)
         try:
@@ -76,14 +76,14 @@ class Bootstrap:
             async with self._connected(cluster, access) as api:
                 return await install(api, wanted, self._settings.fleet, cluster)
         except (ApiUnavailable, ApiRefused) as error:
-            return outcome_of(error, "begin", cluster)
+            return outcome_of(error, "start the installation", cluster)
         except Temporary as error:
             return Unreachable(str(error))
         except UserError as error:
             return Refused(str(error), error.hint)
 
     async def controller_failure(self, cluster: ClusterName) -> StartFailure | None:
-        """Returns why the controller's pod cannot start; None if it can, or if the API does not answer."""
+        """Return why the controller's pod cannot start; None if it can, or if the API does not answer."""
         try:
             access = await self._cloud.kubernetes_access(cluster)
             if not isinstance(access, KubernetesAccess):
@@ -91,7 +91,7 @@ class Bootstrap:
             async with self._connected(cluster, access) as api:
                 return await controller_failure(api, self._settings.namespace)
         except TradewindError as error:
-            self._log.warning("controller_not_looked_at", cluster=cluster, why=str(error))
+            self._log.warning("controller_not_read", cluster=cluster, why=str(error))
             return None
 
     @contextlib.asynccontextmanager
@@ -116,10 +116,10 @@ class Bootstrap:
 
 
 async def install(api: KubernetesApi, wanted: Sequence[Manifest], fleet: str, cluster: str) -> PassOutcome:
-    """Installs in the order of `wanted` and stops at the first failure; the next pass starts from the beginning."""
+    """Install in the order of `wanted` and stop at the first failure. The next attempt starts from the beginning."""
     for manifest in wanted:
         try:
-            step = to_install(manifest, await find(api, manifest), fleet, cluster)
+            step = decide_step(manifest, await find(api, manifest), fleet, cluster)
             if not isinstance(step, Step):
                 return step
             if step is Step.APPLY:
@@ -130,13 +130,13 @@ async def install(api: KubernetesApi, wanted: Sequence[Manifest], fleet: str, cl
 
 
 async def find(api: KubernetesApi, manifest: Manifest) -> Manifest | None:
-    """Reads the object of that kind and name as it is now."""
+    """Read the current object with the manifest's kind and name; None if there is none."""
     try:
         return decode(await api.get(path_of(manifest)), dict[str, Any])
     except NotFound:
         return None
     except Undecodable as error:
-        raise ApiUnavailable(f"the answer cannot be read: {error}") from error
+        raise ApiUnavailable(f"cannot decode the answer: {error}") from error
 
 
 class _Pods(msgspec.Struct, frozen=True):
@@ -144,7 +144,7 @@ class _Pods(msgspec.Struct, frozen=True):
 
 
 async def controller_failure(api: KubernetesApi, namespace: str) -> StartFailure | None:
-    """Returns None as well if the answer cannot be read."""
+    """Return why the controller's pod cannot start; None if it can, or if the answer is invalid."""
     labels = ",".join(f"{name}={value}" for name, value in selector(CONTROLLER).items())
     try:
         pods = decode(await api.get(pods_path(namespace), {"labelSelector": labels}), _Pods)
@@ -156,5 +156,5 @@ async def controller_failure(api: KubernetesApi, namespace: str) -> StartFailure
 def _failures(pod: Pod) -> Iterator[StartFailure]:
     for container in pod.status.container_statuses or ():
         waiting = container.state.waiting
-        if waiting is not None and waiting.reason in PULL_FAILURES:
+        if waiting is not None and waiting.reason in BAD_IMAGES | PULL_FAILURES:
             yield StartFailure(waiting.reason, waiting.message or "", container.image, pod.spec.node_name or "")

@@ -1,4 +1,4 @@
-"""From settings to everything that a cluster needs, as plain dicts in the order in which it is installed."""
+"""The manifests that a cluster needs, as plain dicts in the order of their installation."""
 
 import base64
 import hashlib
@@ -16,23 +16,23 @@ _SPEAKS_TO_KUBERNETES = {CONTROLLER: True, NOTICE: True, WORKER: False}
 
 
 def manifests(settings: BootstrapSettings, secrets: Secrets, place: Place) -> tuple[Manifest, ...]:
-    """Each needs only what comes before it; the namespace is first."""
+    """All manifests of a cluster. Each needs only those before it; the namespace is first."""
     fleet, namespace = settings.fleet, settings.namespace
-    kept = _secrets(settings, secrets)
-    digest = hashlib.sha256(msgspec.json.encode(kept, order="sorted")).hexdigest()[:16]
+    secret_manifests = _secrets(settings, secrets)
+    digest = hashlib.sha256(msgspec.json.encode(secret_manifests, order="sorted")).hexdigest()[:16]
     return (
         _namespace(fleet, namespace),
         *_accounts(fleet, namespace),
         *_roles(fleet, namespace),
         *_bindings(fleet, namespace),
-        *kept,
+        *secret_manifests,
         workloads.controller(settings, place, digest, has_credentials=bool(secrets.nats_credentials)),
         workloads.notice(settings, place, digest),
     )
 
 
 def _namespace(fleet: str, namespace: str) -> Manifest:
-    # The network of the node, which the notice needs, is not allowed to pods where a cluster asks for more by default.
+    # The notice watcher uses the node's network. A cluster with a stricter default does not allow that to pods.
     admission = {"pod-security.kubernetes.io/enforce": "privileged"}
     return {
         "apiVersion": "v1",
@@ -49,7 +49,7 @@ def _secrets(settings: BootstrapSettings, secrets: Secrets) -> list[Manifest]:
 
 
 def _secret(settings: BootstrapSettings, name: str, values: dict[str, str]) -> Manifest:
-    """As `data`, not `stringData`, which nobody could apply a second time with the same result."""
+    """A Secret with `data` instead of `stringData`, because a second apply of `stringData` is not a no-op."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",

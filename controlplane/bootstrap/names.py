@@ -1,4 +1,4 @@
-"""What things are called in a cluster. They are never renamed: an old name would be left behind, with its rights."""
+"""Names of objects in a cluster. Never rename them: the object with the old name would stay, with its permissions."""
 
 from messages.labels import APP_LABEL, FLEET_LABEL, MANAGED_BY_LABEL, MANAGER
 from runtime.kubernetes.paths import Manifest
@@ -21,12 +21,12 @@ def labels(fleet: str, component: str) -> dict[str, str]:
 
 
 def selector(component: str) -> dict[str, str]:
-    """Which pods belong to a Deployment or a DaemonSet; Kubernetes lets nobody change that afterwards."""
+    """The labels of the pods of a Deployment or DaemonSet. Kubernetes does not allow changing a selector."""
     return {APP_LABEL: f"tradewind-{component}"}
 
 
 def cluster_wide(namespace: str, component: str) -> str:
-    """Roles of the whole cluster have no namespace: two fleets in one cluster must not share one."""
+    """The name of a ClusterRole. It contains the namespace, because two fleets in one cluster must not share a role."""
     return f"tradewind:{namespace}:{component}"
 
 

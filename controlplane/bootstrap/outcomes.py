@@ -1,4 +1,4 @@
-"""What an answer or a found object means for an installation, as an outcome that a person can act on. Makes no call."""
+"""Outcomes of an attempt to install: what an API error or an existing object means, and what a person can do. Pure."""
 
 from enum import StrEnum
 from typing import assert_never
@@ -10,88 +10,97 @@ from runtime.kubernetes.client import ApiRefused, ApiUnavailable
 from runtime.kubernetes.paths import Manifest
 
 PassOutcome = Done | Busy | Throttled | Unreachable | Refused
-"""How one attempt to install can end."""
+"""The possible results of one attempt to install."""
 
 TERMINATING = "NamespaceTerminating"
+"""The cause that Kubernetes gives while a namespace is being deleted."""
 
 
 class Owner(StrEnum):
-    NOBODY = "nobody"
-    """There is no such object."""
-    US = "us"
+    """The owner of an existing object, by its labels."""
+
+    NONE = "none"
+    """The object does not exist."""
+    THIS_FLEET = "this_fleet"
     ANOTHER_FLEET = "another_fleet"
-    A_STRANGER = "a_stranger"
-    """Not made by Tradewind."""
+    UNMANAGED = "unmanaged"
+    """Tradewind did not create the object."""
 
 
 class Step(StrEnum):
+    """What the installation does with one object."""
+
     APPLY = "apply"
-    LEAVE = "leave"
+    SKIP = "skip"
+    """Use the existing object and do not change it."""
 
 
-def outcome_of(error: ApiUnavailable | ApiRefused, doing: str, cluster: str) -> PassOutcome:
-    """`doing` continues the sentence "Tradewind cannot"."""
+def outcome_of(error: ApiUnavailable | ApiRefused, action: str, cluster: str) -> PassOutcome:
+    """The outcome of an API error. `action` follows "Tradewind cannot" in the messages of most errors."""
     said = (error.why if isinstance(error, ApiUnavailable) else str(error)).strip().rstrip(".")
-    cannot = f"Tradewind cannot {doing} in the cluster {cluster}"
+    cannot = f"Tradewind cannot {action} in the cluster {cluster}"
     if isinstance(error, ApiRefused) and TERMINATING in error.causes:
-        return Busy(f"{cannot} before the namespace, which is being deleted, is gone")
+        return Busy(f"{cannot}, because the namespace is being deleted")
     match error.code:
         case 0:
             return Unreachable(
-                f"The Kubernetes API of the cluster {cluster} does not answer ({said}): see that it is running and that"
-                " this machine may reach it (`authorized_networks` of the fleet file, a private endpoint, a proxy)"
+                f"The Kubernetes API of the cluster {cluster} does not answer ({said}): check that the API runs "
+                "and that this machine may reach it (`authorized_networks` of the fleet file, a private endpoint, "
+                "a proxy)"
             )
         case 401:
             return Refused(
-                f"The cluster {cluster} does not accept our access token.",
-                "check which account the credentials belong to, and that it is one of the cluster's project",
+                f"The cluster {cluster} rejects Tradewind's access token.",
+                "check that the account in the fleet's credentials belongs to the cluster's project",
             )
         case 403:
             return Refused(
                 f"{cannot}: {said}.",
-                f"let that account administer the cluster {cluster}, roles too (on Google: roles/container.admin)",
+                f"let the account in the fleet's credentials administer the cluster {cluster} and its roles "
+                "(on Google: roles/container.admin)",
             )
         case 404 | 409:
-            return Busy(f"{cannot} just now, since somebody else is changing it: {said}")
+            return Busy(f"{cannot} now, because another client changes or deletes the same objects: {said}")
         case 429:
-            return Throttled(f"The Kubernetes API of the cluster {cluster} asks us to slow down: {said}")
+            return Throttled(f"The Kubernetes API of the cluster {cluster} gets too many requests: {said}")
         case status if status >= 500:
             return Unreachable(f"The Kubernetes API of the cluster {cluster} fails with {status}: {said}")
         case _:
             return Refused(
                 f"{cannot}: {said}.",
-                "if that is a policy of the cluster, except our namespace from it; else check the fleet's settings",
+                "if a policy of the cluster refuses the object, exempt Tradewind's namespace from the policy; "
+                "otherwise check the fleet's settings",
             )
 
 
-def to_install(manifest: Manifest, found: Manifest | None, fleet: str, cluster: str) -> Step | Busy | Refused:
-    """Decides what to do with an object that has the name we want to use: that of another owner is not changed."""
+def decide_step(manifest: Manifest, found: Manifest | None, fleet: str, cluster: str) -> Step | Busy | Refused:
+    """Decide what to do about one object. `found` is the existing object of that name; only this fleet's may change."""
     where = f"The {title(manifest)} in the cluster {cluster}"
     if found is not None and found["metadata"].get("deletionTimestamp"):
-        return Busy(f"{where} is being deleted; it is made again when it is gone")
+        return Busy(f"{where} is being deleted; Tradewind creates it again when it is gone")
     owner = owner_of(found, fleet)
     match owner:
-        case Owner.NOBODY | Owner.US:
+        case Owner.NONE | Owner.THIS_FLEET:
             return Step.APPLY
-        case Owner.A_STRANGER if manifest["kind"] == "Namespace":
-            # It is used, and stays theirs.
-            return Step.LEAVE
-        case Owner.A_STRANGER:
+        case Owner.UNMANAGED if manifest["kind"] == "Namespace":
+            # Tradewind uses the namespace but does not change it.
+            return Step.SKIP
+        case Owner.UNMANAGED:
             return Refused(
-                f"{where} was not made by Tradewind, so it is left as it is.",
-                "remove or rename it, or give the fleet a namespace of its own",
+                f"{where} was not created by Tradewind, so Tradewind does not change it.",
+                f"remove or rename the {title(manifest)}, or give the fleet {fleet} its own namespace",
             )
         case Owner.ANOTHER_FLEET:
             return Refused(
-                f"{where} belongs to another fleet than {fleet}.", f"give the fleet {fleet} a namespace of its own"
+                f"{where} belongs to another fleet, not to {fleet}.", f"give the fleet {fleet} its own namespace"
             )
     assert_never(owner)
 
 
 def owner_of(found: Manifest | None, fleet: str) -> Owner:
     if found is None:
-        return Owner.NOBODY
+        return Owner.NONE
     labels = found["metadata"].get("labels") or {}
     if labels.get(MANAGED_BY_LABEL) != MANAGER:
-        return Owner.A_STRANGER
-    return Owner.US if labels.get(FLEET_LABEL) == fleet else Owner.ANOTHER_FLEET
+        return Owner.UNMANAGED
+    return Owner.THIS_FLEET if labels.get(FLEET_LABEL) == fleet else Owner.ANOTHER_FLEET

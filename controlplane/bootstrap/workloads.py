@@ -1,4 +1,4 @@
-"""What runs in every cluster of ours: one cluster-controller, and a watcher for the notice on each node of a job."""
+"""The workloads of each cluster: one cluster-controller, and a notice watcher on each node of a job."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from runtime.kubernetes.paths import Manifest
 CREDENTIALS_FOLDER = "/etc/tradewind"
 SCRATCH_FOLDER = "/scratch"
 USER_ID = 10_001
-"""As the image has it; said again so that a node can check that it is not root."""
+"""The user of the image. The pod names it, so that the node can check that it is not root."""
 
 
 def controller(settings: BootstrapSettings, place: Place, digest: str, *, has_credentials: bool) -> Manifest:
@@ -49,7 +49,7 @@ def controller(settings: BootstrapSettings, place: Place, digest: str, *, has_cr
         "metadata": _metadata(settings, CONTROLLER),
         "spec": {
             "replicas": 1,
-            # Never two at once: the second would refuse to start beside the first.
+            # Never run two at once: a second controller refuses to start beside the first.
             "strategy": {"type": "Recreate"},
             "revisionHistoryLimit": 2,
             "selector": {"matchLabels": selector(CONTROLLER)},
@@ -65,7 +65,7 @@ def notice(settings: BootstrapSettings, place: Place, digest: str) -> Manifest:
     volumes, mounts = _scratch()
     pod = {
         **_pod(settings, NOTICE, "agents.notice", env, resources, volumes, mounts),
-        # Workload identity hides the notice from pods that have a network of their own.
+        # Workload identity hides the notice from pods that do not use the node's network.
         "hostNetwork": True,
         "dnsPolicy": "ClusterFirstWithHostNet",
         "affinity": _on_nodes_with_job("Exists"),
@@ -90,7 +90,7 @@ def _metadata(settings: BootstrapSettings, component: str) -> Manifest:
 
 
 def _template(settings: BootstrapSettings, component: str, digest: str, pod: Manifest) -> Manifest:
-    """A pod reads its secrets when it starts; the digest starts another one when they change."""
+    """A pod template with a digest of the secrets. Pods read secrets when they start; a new digest restarts them."""
     return {
         "metadata": {
             "labels": {**labels(settings.fleet, component), **selector(component)},
@@ -153,12 +153,12 @@ def _common_env(settings: BootstrapSettings, place: Place) -> list[Manifest]:
 
 
 def _values(**given: str) -> list[Manifest]:
-    """Without empty ones: a server stores them as absent, and would find them changed each time."""
+    """Environment variables without empty ones: a server drops these, so each apply would look like a change."""
     return [{"name": name, "value": value} for name, value in given.items() if value]
 
 
 def _scratch() -> tuple[list[Manifest], list[Manifest]]:
-    """Somewhere to write, since nothing else of the container can be written to."""
+    """The only writable volume of the container."""
     return (
         [{"name": "scratch", "emptyDir": {"sizeLimit": "64Mi"}}],
         [{"name": "scratch", "mountPath": SCRATCH_FOLDER}],
@@ -166,6 +166,6 @@ def _scratch() -> tuple[list[Manifest], list[Manifest]]:
 
 
 def _on_nodes_with_job(operator: str) -> Manifest:
-    """Nodes of a job can be taken at any time: what has to stay is elsewhere, what watches for that is there."""
+    """An affinity to nodes of a job, or to other nodes. The controller avoids nodes of a job: they may be preempted."""
     terms = [{"matchExpressions": [{"key": JOB_LABEL, "operator": operator}]}]
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}

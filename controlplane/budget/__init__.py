@@ -1,1 +1,1 @@
-"""Keeps what a job has spent within what it may spend."""
+"""Keeps the spending of each job within its budget."""

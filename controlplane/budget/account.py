@@ -1,11 +1,11 @@
-"""What a budget is judged by: what is spent by now, and what it would still cost to give everything back.
+"""The amounts by which a budget is judged: what is spent, and the reserve for removing all machines.
 
-Whoever decides to give machines back goes on paying until they are gone. So much of a budget is kept from the start:
-for all machines that the job may have, since some may be on their way, and at what they cost on demand, since a spot
-price may rise while they go, but not above that.
+Machines cost money until they are gone, also after the decision to remove them. The reserve pays for that time. It
+covers all machines that the job may have, since some may be coming, at the on-demand price, the most that a spot price
+can rise to.
 
-While nobody can tell which machines there are, the job may have had all of those since they were last seen. That is
-assumed, not booked: once they are seen again the cloud tells when each of them came.
+While the cloud does not list its machines, the job may have had its maximum of them since the last listing. That amount
+is assumed and not booked: a later listing shows when each machine started.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from controlplane.ledger.spending import spent
 from controlplane.ledger.state import Ledger, Rate
 
 RELEASE_S = 120.0
-"""From the decision until the last machine is gone: trainers end, workers leave, the cloud deletes."""
+"""Seconds from the decision until the last machine is gone: trainers end, workers leave, the cloud deletes."""
 MS_PER_S = 1000
 NOTHING = MicroDollars(0)
 
@@ -25,25 +25,25 @@ NOTHING = MicroDollars(0)
 @dataclass(frozen=True, slots=True)
 class Account:
     spent: MicroDollars
-    """By now; what nobody has looked at yet counts at the newest prices."""
+    """Until now; time since the last listing counts at the newest prices."""
     reserve: MicroDollars
     assumed: MicroDollars = NOTHING
-    """What may have been spent on top, unseen."""
+    """What may have been spent in addition while no machines were listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the job may have at once."""
+    """What the job may have at the same time."""
 
     machines: int
     micro_usd_per_hour: MicroDollars | None = None
-    """Of all of them, when they are taken."""
+    """For all machines, at the prices when they are requested."""
     micro_usd_per_machine: MicroDollars | None = None
-    """An hour of the dearest that it may be given, on demand, where that is known before it has had one."""
+    """On-demand price of the most expensive machine that the job may get, if it is known."""
 
 
 def account(ledger: Ledger, limits: Limits, at_ms: int, *, blind: bool = False) -> Account:
-    """`blind`: nobody can tell which machines there are just now."""
+    """The job's account at a time. `blind`: the cloud does not list its machines now."""
     there = [span for _, span in spans(ledger) if not span.gone]
     unseen = sum((rate_now(ledger, span.machine).paid or 0) * _unseen_ms(span, at_ms) for span in there)
     going = sum(_ceiling(rate_now(ledger, span.machine)) for span in there)
@@ -58,7 +58,7 @@ def _unseen_ms(span: Span, at_ms: int) -> int:
 
 
 def _hourly_at_most(ledger: Ledger, limits: Limits) -> int:
-    """At the dearest price that any of the job's machines has had, or may have."""
+    """The most that the job's machines may cost an hour: the highest price that one had or may have."""
     seen = [rate for points in ledger.prices.values() for _, rate in points]
     hourly = limits.machines * max((limits.micro_usd_per_machine or 0, *map(_ceiling, seen)))
     cap = limits.micro_usd_per_hour
@@ -66,7 +66,7 @@ def _hourly_at_most(ledger: Ledger, limits: Limits) -> int:
 
 
 def _risen(cap: MicroDollars, rate: Rate) -> int:
-    """What machines that were taken for so much an hour may come to cost: the cap holds at the price of that moment."""
+    """The most that machines within the cap may cost later: the cap applies to the price at their request."""
     return -(-cap * _ceiling(rate) // rate.paid) if rate.paid else cap
 
 

@@ -1,11 +1,10 @@
-"""The budget core: judges what is spent, and tells the job what follows if its record does not show it yet.
+"""The budget core: judges the spending, and sends the job an event if its record does not show the result yet.
 
-Nothing is remembered here: the job's record says what was decided, and its ledger what was spent.
+The core is stateless: the job's record has the decisions, and its ledger the spending.
 
-While machines are replaced there are more of them than later, and more is needed to give them back: what was forbidden
-at such a moment would be allowed again at the next, and forbidden again. So it is for a person to allow it again, by
-more money or fewer workers. That is judged once, and it has to leave twice what is kept: else it would soon be
-forbidden again, for the price of machines that had hardly started.
+While machines are replaced, the job has more of them and the reserve is larger. A decision of such a moment would be
+revoked at the next one, and repeated later. So only a person revokes it, by a larger budget or fewer workers. That is
+judged once, and must leave twice the reserve: otherwise the job would have to stop again soon.
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from controlplane.job.stopping import default_grace_s
 from messages.criteria import WhenSpent
 from messages.records import Record
 
-Told = BudgetReached | BudgetFreed
+Change = BudgetReached | BudgetFreed
 
 UNKNOWN = "all of it counts as spent, because the job's ledger cannot be read"
 GRACE_AT_MOST_S = RELEASE_S / 2
@@ -29,13 +28,13 @@ GRACE_AT_MOST_S = RELEASE_S / 2
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    told: Told | None = None
-    """What the job has to learn. If it gets lost, the next look tells it again."""
+    reported: Change | None = None
+    """The event for the job. If it gets lost, the next look sends it again."""
     why: str = ""
 
 
 def terms_in_force(job: Job) -> Terms | None:
-    """None for a job without a budget, and for one that ends or has ended."""
+    """The job's budget terms; None for a job without a budget, and for one that ends or has ended."""
     is_ending = job.record.phase.ended or job.record.stop_why is not None
     return None if is_ending else terms_of(job)
 
@@ -45,19 +44,19 @@ def decide(seen: SpendingSeen) -> Judgement:
     if terms is None:
         return Judgement()
     if seen.unreadable:
-        told, why = _answer_unknown(job, seen.unreadable, seen.at_s), seen.unreadable
+        reported, why = _answer_unknown(job, seen.unreadable, seen.at_s), seen.unreadable
     elif seen.ledger is None:
         return Judgement()
     else:
         found = account(seen.ledger, limits_of(job, seen.dearest), seen.at_ms, blind=seen.blind)
         verdict = judge(terms.total, found)
-        told, why = answer(job.record, terms, verdict, seen.at_s), verdict.why
-    if isinstance(told, BudgetReached):
-        told = replace(told, grace_s=min(GRACE_AT_MOST_S, default_grace_s(job, seen.longest_step_s)))
-    return Judgement(told, why)
+        reported, why = answer(job.record, terms, verdict, seen.at_s), verdict.why
+    if isinstance(reported, BudgetReached):
+        reported = replace(reported, grace_s=min(GRACE_AT_MOST_S, default_grace_s(job, seen.longest_step_s)))
+    return Judgement(reported, why)
 
 
-def answer(record: Record, terms: Terms, verdict: Verdict, at_s: float) -> Told | None:
+def answer(record: Record, terms: Terms, verdict: Verdict, at_s: float) -> Change | None:
     purse = verdict.purse
     if record.paused is not None:
         return _judged_again(record, WhenSpent.PAUSE, verdict, at_s)
@@ -72,19 +71,19 @@ def answer(record: Record, terms: Terms, verdict: Verdict, at_s: float) -> Told 
     return None
 
 
-def _answer_unknown(job: Job, why: str, at_s: float) -> Told | None:
-    """What was spent is not known: the job waits, whatever it asked for, until a person has seen to it."""
+def _answer_unknown(job: Job, why: str, at_s: float) -> Change | None:
+    """Pause a job whose spending is not known, until a person acts."""
     record = job.record
     if record.paused is not None and record.budget_reached:
         return None
-    return BudgetReached(at_s, WhenSpent.PAUSE, f"{UNKNOWN} ({why}); `tradewind budget {job.name}` says more", record)
+    return BudgetReached(at_s, WhenSpent.PAUSE, f"{UNKNOWN} ({why}); see `tradewind budget {job.name}`", record)
 
 
-def _judged_again(record: Record, action: WhenSpent, verdict: Verdict, at_s: float) -> Told | None:
+def _judged_again(record: Record, action: WhenSpent, verdict: Verdict, at_s: float) -> Change | None:
     if record.budget_reached:
         return None
     if verdict.purse is Purse.WITHIN:
-        return BudgetFreed(at_s, action, verdict.why)
+        return BudgetFreed(at_s, action)
     return _forbidden(record, action, verdict, at_s)
 
 

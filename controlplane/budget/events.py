@@ -1,4 +1,4 @@
-"""What a budget is judged by."""
+"""The event of the budget core."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from controlplane.ledger.state import Ledger
 
 @dataclass(frozen=True, slots=True)
 class SpendingSeen:
-    """The job and its ledger, looked at each second."""
+    """The job and its ledger, read each second."""
 
     at_s: float
     """On the monotonic clock."""
@@ -17,12 +17,12 @@ class SpendingSeen:
     """The same moment in Unix milliseconds, as ledgers count."""
     job: Job
     ledger: Ledger | None
-    """None before it was read."""
+    """None before the first read."""
     unreadable: str = ""
-    """Why it cannot be read."""
+    """Why the ledger cannot be read; empty if it can."""
     blind: bool = False
-    """Nobody can tell just now which machines there are."""
+    """The cloud does not list its machines now."""
     dearest: MicroDollars | None = None
-    """An hour of the dearest machine that the job may be given, on demand, where that is known."""
+    """On-demand price an hour of the most expensive machine that the job may get, if it is known."""
     longest_step_s: float = 0.0
-    """Of its last steps."""
+    """The longest of the job's last steps."""

@@ -1,4 +1,4 @@
-"""The shell of all budgets: looks at what each job has spent, each second, and tells those that have spent it."""
+"""The shell of all budgets: checks each job's spending every second and posts the core's events to the job."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ from runtime.logs import WhyLog, logger
 PERIOD_S = 1.0
 
 Dearest = Callable[[Job], MicroDollars | None]
-"""An hour of the dearest machine that a job may be given, on demand, where that is known."""
+"""Returns the on-demand price an hour of the most expensive machine that a job may get, if it is known."""
 
 
 class Ledgers(Protocol):
@@ -48,7 +48,7 @@ class Spender(Protocol):
 def why_too_many(
     job: Job, workers: int, ledger: Ledger, dearest: MicroDollars | None = None, *, at_ms: int, blind: bool = False
 ) -> str | None:
-    """With so many the budget would be reached at once, and machines would be asked for before that is seen."""
+    """Why the budget does not allow so many workers: it would be reached at once. None if it allows them."""
     terms = terms_of(job)
     if terms is None or workers <= job.record.wanted:
         return None
@@ -65,22 +65,22 @@ class BudgetKeeper:
         self._log_why = WhyLog(logger(), "budget_answered")
 
     async def run(self, jobs: Callable[[], Iterable[Spender]]) -> None:
-        """Until cancelled. What is told and gets lost on the way is told again."""
+        """Run until cancelled. A lost event is posted again at the next look."""
         while True:
             for spender in tuple(jobs()):
                 self.look(spender)
             await asyncio.sleep(PERIOD_S)
 
     def look(self, spender: Spender) -> bool:
-        """Whether it was told something. Before its ledger was read nothing is known of its money."""
+        """Check one job and return whether an event was posted; none before its ledger was read."""
         job = spender.state
         if terms_in_force(job) is None:
             return False
         judgement = decide(self._seen(job, spender.longest_step_s))
-        if judgement.told is None:
+        if judgement.reported is None:
             return False
         self._log_why(judgement.why, job=job.name)
-        spender.post(judgement.told)
+        spender.post(judgement.reported)
         return True
 
     def _seen(self, job: Job, longest_step_s: float) -> SpendingSeen:

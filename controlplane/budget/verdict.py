@@ -1,4 +1,4 @@
-"""Whether a job may go on spending. Its numbers are the why."""
+"""The verdict whether a job may continue to spend money; its numbers are the reason."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,9 +10,9 @@ from controlplane.catalog.money import MicroDollars, usd_text
 class Purse(StrEnum):
     WITHIN = "within"
     SCARCE = "scarce"
-    """There is time to let the dearest machines go, and to let the others go after them if that was not enough."""
+    """Enough is left to remove the on-demand machines first, and the others later if that does not suffice."""
     SPENT = "spent"
-    """What is left is needed to give the machines back."""
+    """Only the reserve for removing the machines is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Verdict:
     purse: Purse
     why: str
     enough: str = ""
-    """Of a raise, to allow what was forbidden."""
+    """The raise that would allow the job to spend again."""
 
 
 def judge(total: MicroDollars, account: Account) -> Verdict:
@@ -31,13 +31,13 @@ def judge(total: MicroDollars, account: Account) -> Verdict:
         purse = Purse.SCARCE
     else:
         purse = Purse.WITHIN
-    enough = f"a raise has to leave more than {usd_text(2 * account.reserve)}"
+    enough = f"a raise must leave more than {usd_text(2 * account.reserve)} USD"
     return Verdict(purse, _numbers(total, account), enough)
 
 
 def _numbers(total: MicroDollars, account: Account) -> str:
     spent, reserve = usd_text(account.spent), usd_text(account.reserve)
-    kept = f"up to {reserve} are needed to give machines back, which may take {RELEASE_S:g} s"
+    kept = f"up to {reserve} USD are reserved for removing machines, which may take {RELEASE_S:g} s"
     unseen = (
         f", up to {usd_text(account.assumed)} more since the cloud last listed its machines" if account.assumed else ""
     )

@@ -1,4 +1,4 @@
-"""A budget as people see it."""
+"""The view of a budget for people."""
 
 from controlplane.budget.account import account
 from controlplane.budget.terms import limits_of, terms_of

@@ -1,1 +1,1 @@
-"""Machines for the jobs of a master: the allocators' hands, and the clusters of the fleet kept ready."""
+"""Machines for the jobs of a master: the shell of the allocators, and the upkeep of the fleet's clusters."""

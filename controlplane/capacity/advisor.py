@@ -1,4 +1,4 @@
-"""What people and budgets ask of a fleet whose prices are known: what it offers, and why a job cannot be had."""
+"""Answers about a fleet with known prices: what it offers, what that costs, and why it cannot serve a job."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ from runtime.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class PricedFleet:
-    """What the fleet may have, and what that costs."""
+    """The machines that the fleet may have, and their prices."""
 
     offers: tuple[Offer, ...]
     prices: KnownPrices
     systems: Sequence[PoolPlan] = ()
-    """The clusters' own pools."""
+    """The system pools of the clusters."""
 
 
 class PlanningAdvisor:
@@ -56,7 +56,7 @@ class PlanningAdvisor:
         self._gpus = {offer.accelerators_per_node for offer in fleet.offers}
 
     async def refusals(self, spec: JobSpec) -> list[Problem]:
-        """Why nothing that the fleet has can serve the job; without a plan, only that it fits on no machine."""
+        """The reasons why the fleet cannot serve the job. Without a plan, only that the job fits on no machine."""
         if spec.capacity is None or not self._markets.has_prices:
             return [*unplannable(spec.capacity or Capacity()), *unfit(spec, self._gpus)]
         await self._quotas.refresh()
@@ -68,11 +68,11 @@ class PlanningAdvisor:
         await self._quotas.refresh()
 
     def warning(self, spec: JobSpec) -> str:
-        """What a person should know of a job that can be had; empty if there is nothing."""
+        """A warning about a job that the fleet can serve; may be empty."""
         return IDLE_GPUS if any(self._gpus) and not spec.pod.gpu else ""
 
     def dearest(self, criteria: Criteria) -> MicroDollars | None:
-        """An hour of the dearest machine that the job may be given, on demand."""
+        """The highest on-demand price for an hour among the machines that the job may get."""
         prices = (offer.on_demand_micro_usd_per_hour for offer in self._markets.offers() if is_allowed(criteria, offer))
         return max((price for price in prices if price is not None), default=None)
 

@@ -1,4 +1,4 @@
-"""An allocator for each job of the master, fed with what its job wants and what clusters and the market show."""
+"""The allocators of the master's jobs. Each gets the job's wishes and the state of clusters and market."""
 
 import asyncio
 from collections.abc import Callable
@@ -46,7 +46,7 @@ class Capacity:
         settings: AllocatorSettings | None = None,
         planning: PlanInputs | None = None,
     ) -> None:
-        """Without `planning` all jobs take their nodes in the fleet's order."""
+        """Without `planning` all jobs get nodes in the order of the fleet's offers."""
         self.pull_hint = fleet.pull_hint
         self._cloud = cloud
         self._fleet = fleet
@@ -58,12 +58,12 @@ class Capacity:
         self._planner = planning.planner if planning is not None else Planner()
         if planning is not None:
             planning.listen_to(self.allocators)
-        self._held: dict[JobName, JobAllocator] = {}
-        """Of jobs that have machines, or may have."""
+        self._allocators: dict[JobName, JobAllocator] = {}
+        """The allocators of jobs that have machines or may get some."""
         self._unready: dict[ClusterName, str] = {}
-        """What stands in the way of each cluster's being ready, for allocators that begin later."""
+        """The reason why each cluster is not ready, for allocators that start later."""
 
-    def hold(
+    def start_allocator(
         self,
         tasks: asyncio.TaskGroup,
         job: JobName,
@@ -73,13 +73,13 @@ class Capacity:
         idle_timeout_s: float | None = None,
         measured_within_s: float = 0.0,
     ) -> None:
-        """From now on there are machines for this job, or, if it has ended, soon none.
+        """Start the allocator of a job. If the job has ended, its allocator removes the machines.
 
-        Another job of the name of one whose pools are still going takes over what there is. The first plan of one that
-        trains already waits until its steps were measured, at most so long: an assumption would be no reason to move
-        it. What it loses meanwhile is replaced.
+        A new job takes over the pools of an earlier job with the same name. The first plan of a job that already trains
+        waits until its steps are measured, at most `measured_within_s`, so that no assumption moves the job. Lost
+        nodes are replaced meanwhile.
         """
-        self.let_go(job)
+        self.stop_allocator(job)
         if self.planning is None or not self.planning.is_possible:
             demand = None
         file = demand.criteria if demand is not None else None
@@ -100,9 +100,9 @@ class Capacity:
             unready=self._unready,
         )
         shell = AllocatorShell(job, self._cloud, self._fleet.complete, self._clock, self._outlets, self._planner)
-        held = JobAllocator(state, shell, self.pull_hint, file, self._on_decision, self._clock)
-        self._held[job] = held
-        held.start(tasks)
+        allocator = JobAllocator(state, shell, self.pull_hint, file, self._on_decision, self._clock)
+        self._allocators[job] = allocator
+        allocator.start(tasks)
         if want.ended is None:
             self._follow(job, demand.criteria if demand is not None else None)
 
@@ -110,73 +110,73 @@ class Capacity:
         if self.planning is not None:
             self.planning.see(allocator.job, allocator)
         if allocator.finished:
-            self.let_go(allocator.job)
+            self.stop_allocator(allocator.job)
 
     def want(self, job: JobName, want: Want) -> None:
-        """What the job's core asked for last."""
-        held = self._held.get(job)
-        if held is not None:
-            held.want(want)
+        """Pass on the newest request of the job's core."""
+        allocator = self._allocators.get(job)
+        if allocator is not None:
+            allocator.want(want)
 
     def allocators(self) -> dict[JobName, Allocator]:
-        return {job: held.state for job, held in self._held.items()}
+        return {job: allocator.state for job, allocator in self._allocators.items()}
 
-    def see(self, topology: ClusterHeartbeat) -> None:
-        for held in self._held.values():
-            held.see(topology)
+    def hear_heartbeat(self, heartbeat: ClusterHeartbeat) -> None:
+        for allocator in self._allocators.values():
+            allocator.hear_heartbeat(heartbeat)
 
     def has_pools_in(self, cluster: ClusterName) -> bool:
-        return any(ref.cluster == cluster for held in self._held.values() for ref in held.state.pools)
+        return any(ref.cluster == cluster for allocator in self._allocators.values() for ref in allocator.state.pools)
 
     def hear_of_cluster(self, cluster: ClusterName, waits_for: str) -> None:
-        """What stands in the way of its being ready; nothing any more when it is."""
+        """Report why a cluster is not ready to all allocators; empty if it is ready."""
         self._unready[cluster] = waits_for
-        for held in self._held.values():
-            held.post(ReadinessSeen(self._clock.monotonic_s(), cluster, waits_for))
+        for allocator in self._allocators.values():
+            allocator.post(ReadinessSeen(self._clock.monotonic_s(), cluster, waits_for))
 
     def block(self, cluster: ClusterName, detail: str, hint: str) -> None:
-        """Its controller cannot start. Told again while it is so."""
-        for held in self._held.values():
-            held.post(ControllerFailed(self._clock.monotonic_s(), cluster, detail, hint))
+        """Report that a cluster's controller cannot start. The caller repeats this while the failure lasts."""
+        for allocator in self._allocators.values():
+            allocator.post(ControllerFailed(self._clock.monotonic_s(), cluster, detail, hint))
 
     def measure(self, job: JobName, profile: Profile) -> None:
-        """What a planned job's steps need, as its trainers say."""
+        """Pass on what a planned job's steps need, as its trainers report."""
         self._post(job, ProfileMeasured(self._clock.monotonic_s(), profile))
 
     def use(self, job: JobName, use: tuple[NodeUse, ...]) -> None:
-        """Of the nodes of a planned job, as its trainers say."""
+        """Pass on how much the nodes of a planned job compute, as its trainers report."""
         self._post(job, UseSeen(self._clock.monotonic_s(), use))
 
     def accelerator_of(self, job: JobName, cluster: ClusterName, node: str) -> str:
-        """Name in the catalog; empty if unknown."""
-        held = self._held.get(job)
-        return held.accelerator_of(cluster, node) if held is not None else ""
+        """The catalog's name of a node's accelerator; empty if unknown."""
+        allocator = self._allocators.get(job)
+        return allocator.accelerator_of(cluster, node) if allocator is not None else ""
 
     def is_settled(self, job: JobName) -> bool:
-        """The cloud holds nothing of it: it has ended, and all of its pools are gone."""
-        return job not in self._held
+        """True if the cloud has nothing of the job: it has ended, and all its pools are deleted."""
+        return job not in self._allocators
 
     def _post(self, job: JobName, event: AllocatorEvent) -> None:
-        held = self._held.get(job)
-        if held is not None:
-            held.post(event)
+        allocator = self._allocators.get(job)
+        if allocator is not None:
+            allocator.post(event)
 
     def _share(self, giver: JobName, stock: MachineKind) -> None:
         event = MachinesGivenBack(self._clock.monotonic_s(), stock)
-        for job, held in self._held.items():
+        for job, allocator in self._allocators.items():
             if job != giver:
-                held.post(event)
+                allocator.post(event)
 
-    def let_go(self, job: JobName) -> None:
-        """Its allocator ends. Topologies come for ever: they are for those that may hold something."""
-        held = self._held.pop(job, None)
-        if held is None:
+    def stop_allocator(self, job: JobName) -> None:
+        """Stop the job's allocator, so that it gets no more events. The job's machines stay."""
+        allocator = self._allocators.pop(job, None)
+        if allocator is None:
             return
-        held.stop()
+        allocator.stop()
         if self.planning is not None:
             self.planning.forget(job)
 
     def _follow(self, job: JobName, criteria: Criteria | None) -> None:
-        held = self._held.get(job)
-        if held is not None and self.planning is not None:
-            self.planning.follow(job, criteria, held.hear_market)
+        allocator = self._allocators.get(job)
+        if allocator is not None and self.planning is not None:
+            self.planning.follow(job, criteria, allocator.hear_market)

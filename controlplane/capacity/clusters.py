@@ -1,4 +1,4 @@
-"""The fleet's clusters while a master leads: made or adopted, installed, and protected from upgrades."""
+"""The fleet's clusters while a master leads: they are created or taken over, set up, and protected from upgrades."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from runtime.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class ClusterTerms:
-    """What the fleet file says about clusters, and what is installed in them."""
+    """The fleet file's settings for clusters, and the secrets that are installed in them."""
 
     plans: Sequence[ClusterPlan]
     places: Sequence[Place]
@@ -50,7 +50,7 @@ class Clusters:
         self._upgrades = UpgradeGuard(cloud, fleet.plans, announce, clock)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keeper.run(), name="fleet")
             tasks.create_task(self._upgrades.run(), name="upgrades")
@@ -65,7 +65,7 @@ class Clusters:
 
 
 def event_of(place: Place, outcome: PassOutcome) -> Event | None:
-    """What stands in the way of a cluster's being set up; the fleet keeper announces that it is ready."""
+    """The event that a cluster is not set up; None if it is, because the fleet keeper announces ready clusters."""
     why = reason_of(outcome)
     if not why:
         return None

@@ -1,7 +1,7 @@
-"""The fleet's clusters, kept ready: made or adopted, then bootstrapped. Made ahead, never on the path of a recovery.
+"""The upkeep of the fleet's clusters: each is created or taken over, then set up. No recovery waits for it.
 
-A cluster of which nothing is heard any more is looked after again: it may be another one under the same name, or have
-lost what was put into it.
+A cluster whose controller falls silent is set up again: it may be another cluster with the same name, or may have
+lost what was installed in it.
 """
 
 import asyncio
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 from controlplane.capacity.interface import LastHeard
+from controlplane.capacity.upkeep_policy import SILENCE_FIRST_S, Watch, next_step
 from controlplane.clouds.interface import Cloud, ClusterPlan
-from controlplane.clouds.outcomes import Done, Refused, Unreachable, reason_of
-from controlplane.fleet.upkeep import SILENCE_FIRST_S, Watch, next_step
+from controlplane.clouds.outcomes import Done, Outcome, Refused, Unreachable, reason_of
 from messages.events import FLEET, Event
 from messages.ids import ClusterName
 from runtime.backoff import pauses
@@ -24,20 +24,20 @@ PAUSE_MOST_S = 60.0
 
 
 class Installs(Protocol):
-    """Puts what a cluster needs into it, and returns when it is there."""
+    """A function that installs what a cluster needs and returns when that is done."""
 
     async def __call__(self, cluster: ClusterName) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Controllers:
-    """What the master knows of clusters from their controllers, and does about it."""
+    """What the fleet keeper knows of controllers, and whom it informs about clusters."""
 
     heard_s: LastHeard
     report_wait: Callable[[ClusterName, str], None]
-    """Takes what a cluster waits for; empty when it is ready."""
+    """Reports the reason why a cluster is not ready; empty if it is."""
     outwait: Callable[[ClusterName], Awaitable[None]] | None = None
-    """Returns when a silent controller does not fail for a reason that is known."""
+    """Waits while a silent controller fails for a known reason."""
 
 
 class FleetKeeper:
@@ -61,27 +61,27 @@ class FleetKeeper:
         self._log = logger()
 
     async def run(self) -> None:
-        """Until cancelled; each cluster goes its own way, so that one that cannot be had holds up no other."""
+        """Run until cancelled. Clusters are independent, so that a cluster that cannot be created blocks no other."""
         async with asyncio.TaskGroup() as tasks:
             for plan in self._clusters:
                 tasks.create_task(self._keep(plan), name=f"fleet/{plan.name}")
 
     async def _keep(self, plan: ClusterPlan) -> None:
         await self._make_ready(plan)
-        self._tell("cluster_ready", plan, f"cluster {plan.name} in {plan.location} is ready", "made or adopted")
+        self._tell("cluster_ready", plan, f"cluster {plan.name} in {plan.location} is ready", "created or taken over")
         watch = Watch(self._clock.monotonic_s(), self._silence_s)
         while True:
             heard_s = await self._until_silent(plan.name, watch)
             if watch.was_heard(heard_s):
-                why = "it may have lost what was installed in it, which is looked after"
-                self._tell("cluster_silent", plan, f"nothing is heard of cluster {plan.name}", why)
+                why = "it may have lost its installation, so it is set up again"
+                self._tell("cluster_silent", plan, f"the controller of cluster {plan.name} is silent", why)
             await self._make_ready(plan)
             if self._controllers.outwait is not None:
                 await self._controllers.outwait(plan.name)
             watch = watch.again(heard_s, self._clock.monotonic_s(), self._silence_s)
 
     async def _until_silent(self, cluster: ClusterName, watch: Watch) -> float | None:
-        """When it was last heard."""
+        """Wait until the controller is silent, and return when it was last heard."""
         while True:
             heard_s = self._controllers.heard_s(cluster)
             left_s = watch.silent_at_s(heard_s) - self._clock.monotonic_s()
@@ -105,7 +105,7 @@ class FleetKeeper:
         await self._install(plan.name)
 
     async def _make(self, plan: ClusterPlan) -> str | None:
-        """None when it is there and ready; otherwise why it is not."""
+        """Take the next step for a cluster, and return why the cluster is not ready; None if it is."""
         listed = await self._cloud.clusters()
         if isinstance(listed, Unreachable | Refused):
             return reason_of(listed)
@@ -120,11 +120,16 @@ class FleetKeeper:
                 return None if isinstance(outcome, Done) else reason_of(outcome)
             case "remove":
                 outcome = await self._cloud.delete_cluster(plan.name)
-                if not isinstance(outcome, Done):
-                    return f"its creation failed, and it could not be removed: {reason_of(outcome)}"
-                return f"its creation failed, so it is removed and made again: {step.why}"
+                return creation_failed(step.why, outcome)
             case _:
                 assert_never(step.do)
 
     def _tell(self, kind: str, plan: ClusterPlan, text: str, why: str) -> None:
         self._announce(Event(FLEET, kind, text, why, {"cluster": plan.name, "location": plan.location}))
+
+
+def creation_failed(why: str, removal: Outcome) -> str:
+    """The reason why a cluster whose creation failed is not ready; `removal` is the outcome of its removal."""
+    if not isinstance(removal, Done):
+        return f"its creation failed, and its removal failed, too: {reason_of(removal)}"
+    return f"its creation failed, so it is removed and created again: {why}"

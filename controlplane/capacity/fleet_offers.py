@@ -1,4 +1,4 @@
-"""What a fleet may have, in the words of the plan: its offers with prices, and its limits."""
+"""The fleet's offers with prices and limits, as input of a plan."""
 
 from collections.abc import Iterable
 
@@ -13,11 +13,11 @@ from controlplane.catalog.offers import Offer as CatalogOffer
 from controlplane.clouds.interface import MarketPrice
 
 DIGITS = 2
-"""Of what was seen of a zone: it fades all the time, and a plan is made anew for every change."""
+"""Digits of an estimate about a zone. Estimates drift all the time, and every change causes a new plan."""
 
 
 def priced(catalog: Catalog, offers: Iterable[Offer]) -> tuple[CatalogOffer, ...]:
-    """Of the fleet's offers those that the catalog has, with as many GPUs."""
+    """The fleet's offers that the catalog has with the same number of GPUs."""
     found: dict[CatalogOffer, None] = {}
     for offer in offers:
         known = catalog.find_kind(offer.kind)
@@ -35,7 +35,7 @@ def limits_of(offers: Iterable[Offer]) -> dict[MachineKind, int]:
 
 
 def repriced(offers: Iterable[CatalogOffer], prices: Iterable[MarketPrice]) -> tuple[CatalogOffer, ...]:
-    """At the prices of the moment, where they move; else those of the list."""
+    """The offers at current prices, or at list prices if they have no current price."""
     known = {(price.zone, price.accelerator): price for price in prices}
     return tuple(_repriced(offer, known.get((offer.zone, offer.accelerator))) for offer in offers)
 

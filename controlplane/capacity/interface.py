@@ -1,4 +1,4 @@
-"""Where the machines of jobs come from, as the other parts of a master see it; and the case that there is no fleet."""
+"""The interface through which other parts of a master get machines for jobs, and its implementation without a fleet."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,21 +21,24 @@ from messages.offers import OfferList
 from runtime.clock import Clock
 
 OnPlacement = Callable[[JobName, Place], None]
-"""Told when a job's allocator has decided where its workers are to be."""
+"""Called when a job's allocator has decided how many workers run in each cluster."""
 LastHeard = Callable[[ClusterName], float | None]
-"""When the controller of a cluster was last heard, on the monotonic clock; None for a cluster that is not known."""
+"""The monotonic time when a cluster's controller was last heard; None for an unknown cluster."""
 
 
 class CapacityAdvisor(Protocol):
-    """What people and budgets ask of those who plan."""
+    """Answers about offers, prices and refusals, for people and budgets."""
 
-    async def refusals(self, spec: JobSpec) -> list[tuple[str, str]]: ...
+    async def refusals(self, spec: JobSpec) -> list[tuple[str, str]]:
+        """Returns why the job cannot be served, as pairs of a field and a message; empty if it can."""
 
     async def refresh_quotas(self) -> None: ...
 
-    def warning(self, spec: JobSpec) -> str: ...
+    def warning(self, spec: JobSpec) -> str:
+        """Returns a warning about a job that can be served; may be empty."""
 
-    def dearest(self, criteria: Criteria) -> MicroDollars | None: ...
+    def dearest(self, criteria: Criteria) -> MicroDollars | None:
+        """Returns the highest on-demand price for an hour of the machines that the job may get; None if unknown."""
 
     def offers(self) -> OfferList: ...
 
@@ -43,14 +46,16 @@ class CapacityAdvisor(Protocol):
 
 
 class JobCapacity(Protocol):
+    """Provides machines for jobs: one allocator for each job."""
+
     @property
     def has_fleet(self) -> bool:
-        """Machines are had from a cloud, and cost money."""
+        """True if machines come from a cloud and cost money."""
 
     @property
     def advisor(self) -> CapacityAdvisor: ...
 
-    def hold(
+    def start_allocator(
         self,
         tasks: asyncio.TaskGroup,
         job: JobName,
@@ -60,34 +65,38 @@ class JobCapacity(Protocol):
         idle_timeout_s: float | None = None,
         measured_within_s: float = 0.0,
     ) -> None:
-        """From now on there are machines for this job, or, if it has ended, soon none."""
+        """Starts the job's allocator, which requests machines, or removes them if the job has ended.
+
+        The first plan of a job that already trains waits for measured steps, at most `measured_within_s`.
+        """
 
     def want(self, job: JobName, want: Want) -> None:
-        """What the job's core asked for last."""
+        """Passes the newest request of the job's core to its allocator."""
 
-    def let_go(self, job: JobName) -> None:
-        """The job's allocator ends, and its machines stay as they are."""
+    def stop_allocator(self, job: JobName) -> None:
+        """Stops the job's allocator. The job's machines stay."""
 
     def is_settled(self, job: JobName) -> bool:
-        """The cloud holds nothing of it."""
+        """True if the job has no allocator: it has ended and has no pools, or there is no fleet."""
 
-    def see(self, topology: ClusterHeartbeat) -> None:
-        """The whole state of a cluster."""
+    def hear_heartbeat(self, heartbeat: ClusterHeartbeat) -> None:
+        """Passes the whole state of a cluster to all allocators."""
 
-    def has_pools_in(self, cluster: ClusterName) -> bool: ...
+    def has_pools_in(self, cluster: ClusterName) -> bool:
+        """True if a job has a pool in the cluster."""
 
     def accelerator_of(self, job: JobName, cluster: ClusterName, node: str) -> str:
-        """Name in the catalog; empty if unknown."""
+        """Returns the catalog's name of a node's accelerator; empty if unknown."""
 
     def measure(self, job: JobName, profile: Profile) -> None:
-        """What the job's steps need, as its trainers say."""
+        """Passes what the job's steps need, as its trainers report, to its allocator."""
 
     def use(self, job: JobName, use: tuple[NodeUse, ...]) -> None:
-        """How much the job's nodes compute, as its trainers say."""
+        """Passes how much the job's nodes compute, as its trainers report, to its allocator."""
 
 
 class NoAdvisor:
-    """Nothing is planned: list prices are all that is known."""
+    """The advisor without planning, which knows only list prices and refuses no job."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -114,14 +123,14 @@ class NoAdvisor:
 
 
 class NoCapacity:
-    """Of a master without a fleet: workers come from static clusters only."""
+    """The capacity of a master without a fleet, whose workers come from static clusters only."""
 
     has_fleet = False
 
     def __init__(self, clock: Clock) -> None:
         self.advisor: CapacityAdvisor = NoAdvisor(clock)
 
-    def hold(
+    def start_allocator(
         self,
         tasks: asyncio.TaskGroup,
         job: JobName,
@@ -136,13 +145,13 @@ class NoCapacity:
     def want(self, job: JobName, want: Want) -> None:
         pass
 
-    def let_go(self, job: JobName) -> None:
+    def stop_allocator(self, job: JobName) -> None:
         pass
 
     def is_settled(self, job: JobName) -> bool:
         return True
 
-    def see(self, topology: ClusterHeartbeat) -> None:
+    def hear_heartbeat(self, heartbeat: ClusterHeartbeat) -> None:
         pass
 
     def has_pools_in(self, cluster: ClusterName) -> bool:

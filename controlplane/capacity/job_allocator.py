@@ -1,4 +1,4 @@
-"""The running allocator of one job: its loop, and what clusters, markets and the job's core report to it."""
+"""The running allocator of one job: its loop, and its inputs from clusters, markets and the job's core."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from controlplane.allocator.events import AllocatorEvent, MarketSeen, NodesSeen,
 from controlplane.allocator.placement import free_nodes
 from controlplane.allocator.state import Allocator
 from controlplane.capacity.shell import AllocatorShell
-from controlplane.capacity.starts import PullHint, Starts
+from controlplane.capacity.start_policy import PullHint, Starts
 from controlplane.capacity.translation import nodes_wanted
 from controlplane.catalog.accelerators import BY_NAME
 from controlplane.job.state import Want
@@ -33,7 +33,7 @@ class JobAllocator:
         on_decision: Callable[[Allocator], None],
         clock: Clock,
     ) -> None:
-        """`criteria`: of a planned job, as its file says."""
+        """`criteria`: those of a planned job's file; None for other jobs."""
         self._name = f"capacity/{state.job}"
         self._loop = RoleLoop[Allocator, AllocatorEvent, AllocatorEffect](
             self._name, state, decide, shell, Ticked, clock, [self._decided]
@@ -53,7 +53,7 @@ class JobAllocator:
         self._task = tasks.create_task(self._loop.run(), name=self._name)
 
     def stop(self) -> None:
-        """Nothing is heard of events that are still in its queue."""
+        """Cancel the loop. Events in its queue are dropped."""
         if self._task is not None:
             self._task.cancel()
         self._task = None
@@ -64,20 +64,20 @@ class JobAllocator:
     def want(self, want: Want) -> None:
         self.post(nodes_wanted(want, self._criteria, self._clock.monotonic_s()))
 
-    def see(self, topology: ClusterHeartbeat) -> None:
-        now_s, cluster = self._clock.monotonic_s(), topology.cluster
-        self.post(NodesSeen(now_s, cluster, topology.nodes, free_nodes(topology, self.state.job)))
-        starts = self._starts.see(topology, now_s)
+    def hear_heartbeat(self, heartbeat: ClusterHeartbeat) -> None:
+        now_s, cluster = self._clock.monotonic_s(), heartbeat.cluster
+        self.post(NodesSeen(now_s, cluster, heartbeat.nodes, free_nodes(heartbeat, self.state.job)))
+        starts = self._starts.see(heartbeat, now_s)
         if starts is not None:
             self.post(starts)
 
-    def hear_market(self, news: Market | Quotas) -> None:
-        """Quotas alone for a job that is not planned."""
+    def hear_market(self, facts: Market | Quotas) -> None:
+        """Pass on the market, or only quotas for a job that is not planned."""
         now_s = self._clock.monotonic_s()
-        self.post(MarketSeen(now_s, news) if isinstance(news, Market) else QuotasSeen(now_s, news))
+        self.post(MarketSeen(now_s, facts) if isinstance(facts, Market) else QuotasSeen(now_s, facts))
 
     def accelerator_of(self, cluster: ClusterName, node: str) -> str:
-        """Name in the catalog; empty if unknown."""
+        """The catalog's name of a node's accelerator; empty if unknown."""
         pools = self.state.pools.values()
         there = (pool.offer.kind.accelerator for pool in pools if pool.ref.cluster == cluster and node in pool.nodes)
         found = next(there, "")

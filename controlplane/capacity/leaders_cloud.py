@@ -1,4 +1,4 @@
-"""A cloud for leaders only: whoever has lost the lease changes nothing in it, also if it does not know that yet."""
+"""A cloud that only the leader can change. `may_act` is checked before each change, in case the lease is lost."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
@@ -18,12 +18,12 @@ from controlplane.clouds.interface import (
 from controlplane.clouds.outcomes import Outcome, Refused, Unreachable
 from messages.ids import ClusterName
 
-NOT_LEADING = Unreachable("this master does not lead any more")
+NOT_LEADING = Unreachable("this master no longer leads")
 
 
 class LeadersCloud:
     def __init__(self, cloud: Cloud, may_act: Callable[[], bool], observer: Observer) -> None:
-        """`observer`: reads for all."""
+        """`observer` performs the reads."""
         self._cloud = cloud
         self._may_act = may_act
         self._observer = observer
@@ -69,7 +69,7 @@ class LeadersCloud:
         return await self._observer.market()
 
     async def kubernetes_access(self, cluster: ClusterName) -> KubernetesAccess | Unreachable | Refused:
-        """Of use to change what is in a cluster."""
+        """Access for leaders only, because it allows changes in the cluster."""
         return await self._cloud.kubernetes_access(cluster) if self._may_act() else NOT_LEADING
 
     async def access_token(self, cluster: ClusterName) -> str:

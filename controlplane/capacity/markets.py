@@ -1,9 +1,9 @@
 """The market of each job, sent to its allocator on every change: prices, observations of zones, quotas.
 
-Current prices are those of the newest look at the cloud; the ledger follows the same looks. A planned job gets no
-market before the first look, so that nothing starts at list prices where others hold. If the first reads fail for a
-minute, list prices are used until one succeeds. After that, the last prices that were read stay in use while reads
-fail. A job that is not planned gets its quotas only.
+Current prices come from the newest look at the cloud; the ledger uses the same looks. A planned job gets no market
+before the first look, so that no plan uses list prices instead of current ones. If the first reads fail for a minute,
+list prices are used until a read succeeds. Later, the prices of the last successful read stay in use while reads fail.
+A job that is not planned gets its quotas only.
 """
 
 import asyncio
@@ -42,13 +42,13 @@ from runtime.clock import Clock
 from runtime.logs import WhyLog, logger
 
 Tell = Callable[[Market | Quotas], None]
-"""Sends a planned job its market, and any other job what quotas leave for it."""
+"""Sends a planned job its market, and any other job what quotas leave."""
 Seen = dict[tuple[str, str], Estimate]
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What the markets of all jobs are made from, but for quotas."""
+    """The inputs of all jobs' markets, without quotas."""
 
     offers: tuple[CatalogOffer, ...]
     seen: Seen
@@ -57,19 +57,19 @@ class Moment:
 @dataclass(slots=True)
 class _Followed:
     criteria: Criteria | None
-    """Of a planned job."""
+    """The criteria of a planned job; None for other jobs."""
     tell: Tell
-    told: Market | Quotas | None = None
+    reported: Market | Quotas | None = None
     moment: Moment | None = None
     quotas: Quotas | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What is known of machines and zones beyond current prices."""
+    """What is known of machines and zones, without current prices."""
 
     offers: tuple[Offer, ...]
-    """The fleet's."""
+    """The fleet's offers."""
     catalog: Callable[[], Catalog]
     links: Links
     memory: Callable[[], Memory]
@@ -99,12 +99,12 @@ class Markets:
         self._price_state = PriceState(clock.monotonic_s())
         self._followed: dict[JobName, _Followed] = {}
         self._looked: Moment | None = None
-        """The newest."""
+        """The inputs at the newest prices; None before prices were read."""
         self._unpriced = WhyLog(logger(), "market_not_seen")
 
     @property
     def has_prices(self) -> bool:
-        """Of some machine of the fleet; if of none, nothing can be planned."""
+        """True if the price of any machine of the fleet is known. Without prices nothing can be planned."""
         return bool(priced(self._catalog(), self._offers))
 
     @property
@@ -115,13 +115,13 @@ class Markets:
     def has_prices_of_the_moment(self) -> bool:
         return bool(self._prices)
 
-    # Who is told
+    # Followers
 
     def follow(self, job: JobName, criteria: Criteria | None, tell: Tell) -> None:
-        """From now on, and at once if anything is known; `criteria`: of a planned job."""
+        """Send the job its market now, if known, and on each change. `criteria`: None for a job that is not planned."""
         listed = self._price_state.listed
         if listed is not None and criteria is not None and job not in self._followed:
-            self._say_listed((job,), listed)
+            self._announce_list_prices((job,), listed)
         self._followed[job] = _Followed(criteria, tell)
         self._quotas.look()
         self._tell(job, self._moment())
@@ -129,25 +129,25 @@ class Markets:
     def unfollow(self, job: JobName) -> None:
         self._followed.pop(job, None)
 
-    # What is known
+    # Queries
 
     def market(self, criteria: Criteria) -> Market:
-        """Of a job that is not there yet; what others have now may be given back."""
+        """The market of a job that does not exist yet. It includes what other jobs may give back."""
         return self._market(criteria, self._moment(), self._quotas.left_at_best())
 
     def offers(self) -> tuple[CatalogOffer, ...]:
-        """Of the fleet, at the prices of the last look."""
+        """The fleet's offers at the newest prices."""
         return (self._looked or self._moment()).offers
 
     def catalog(self) -> Catalog:
-        """All that is known, at the prices of the moment."""
+        """The whole catalog at current prices."""
         known = self._catalog()
         return Catalog(repriced(known.offers, self._prices or ()), known.date, known.source)
 
-    # What is looked at
+    # Reads
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._quotas.run(self._on_quotas_read), name="quotas")
             tasks.create_task(self._watch_prices(), name="prices-of-the-moment")
@@ -173,32 +173,31 @@ class Markets:
     def _announce_prices(self, effect: PriceEffect) -> None:
         match effect:
             case AnnounceListPrices(listed):
-                self._say_listed(self._concerned, listed)
+                self._announce_list_prices(self._concerned, listed)
             case AnnounceCurrentPrices(since):
-                why = f"they can be read; list prices had to do since {_time(since)}"
-                self._say(self._concerned, "market_prices_used", "planning at the prices of the moment", why, since)
+                why = f"current prices can be read; list prices were used since {_time(since)}"
+                self._announce_to(self._concerned, "market_prices_used", "plans use current prices", why, since)
             case _:
                 assert_never(effect)
 
     @property
     def _concerned(self) -> tuple[str, ...]:
-        """Whoever looks at the fleet, and at a job that waited for it."""
+        """The scopes of events about prices: the fleet and all planned jobs."""
         return (FLEET, *(job for job, followed in self._followed.items() if followed.criteria is not None))
 
-    def _say_listed(self, scopes: Sequence[str], listed: Listed) -> None:
-        missing = f"those of the moment are missing since {_time(listed.since)}"
-        text = f"planning at list prices of {self._catalog().date}; {missing}"
-        self._say(scopes, "list_prices_used", text, listed.why, listed.since)
+    def _announce_list_prices(self, scopes: Sequence[str], listed: Listed) -> None:
+        text = list_prices_text(self._catalog().date, listed.since)
+        self._announce_to(scopes, "list_prices_used", text, listed.why, listed.since)
 
-    def _say(self, scopes: Sequence[str], kind: str, text: str, why: str, since: float) -> None:
+    def _announce_to(self, scopes: Sequence[str], kind: str, text: str, why: str, since: float) -> None:
         for scope in scopes:
             self._announce(Event(scope, kind, text, why, {"since": round(since, 3)}))
 
     async def _on_quotas_read(self, after_refusal: bool) -> None:
-        """After a refusal every job gets the quotas again: one may still use what its refusal reported."""
+        """Send quotas that changed. After a refusal send all, because a job may use the numbers of its refusal."""
         if after_refusal:
             for followed in self._followed.values():
-                followed.told = followed.quotas = None
+                followed.reported = followed.quotas = None
         await self._tell_all()
 
     async def _tell_all(self) -> None:
@@ -210,7 +209,7 @@ class Markets:
             await asyncio.sleep(0)
 
     def _tell(self, job: JobName, moment: Moment) -> None:
-        """If it is another one than was told."""
+        """Send the job its market if it has changed."""
         followed = self._followed.get(job)
         if followed is None or not self._quotas.is_read or self._quotas.is_outdated:
             return
@@ -221,10 +220,10 @@ class Markets:
             followed.moment, followed.quotas = moment, quotas
             self._pass_on(followed, self._market(criteria, moment, quotas))
 
-    def _pass_on(self, followed: _Followed, news: Market | Quotas) -> None:
-        if news != followed.told:
-            followed.told = news
-            followed.tell(news)
+    def _pass_on(self, followed: _Followed, facts: Market | Quotas) -> None:
+        if facts != followed.reported:
+            followed.reported = facts
+            followed.tell(facts)
 
     def _moment(self) -> Moment:
         offers = repriced(priced(self._catalog(), self._offers), self._prices or ())
@@ -232,8 +231,8 @@ class Markets:
 
     def _seen(self, offers: Sequence[CatalogOffer]) -> Seen:
         memory, at = self._memory(), self._clock.wall_s()
-        shelves = {(offer.zone, offer.accelerator) for offer in offers}
-        return {shelf: coarse(estimate(memory, *shelf, at)) for shelf in shelves}
+        availability = {(offer.zone, offer.accelerator) for offer in offers}
+        return {availability_key: coarse(estimate(memory, *availability_key, at)) for availability_key in availability}
 
     def _market(self, criteria: Criteria, moment: Moment, quotas: Quotas) -> Market:
         return market_of(
@@ -244,6 +243,11 @@ class Markets:
             limits=self._limits,
             quotas=quotas,
         )
+
+
+def list_prices_text(date: str, since: float) -> str:
+    """The text of the event that plans use the list prices of `date`; `since` in Unix seconds."""
+    return f"plans use the list prices of {date}; current prices are missing since {_time(since)}"
 
 
 def _time(wall_s: float) -> str:

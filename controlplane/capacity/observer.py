@@ -1,8 +1,8 @@
-"""The one observer of the cloud: reads machines, prices, clusters and pools at a bounded rate, for all who need them.
+"""The observer of the cloud. It reads machines, prices, clusters and pools at a bounded rate for all parts.
 
 The number of calls does not grow with the number of jobs. Ledger and markets follow the same looks with `next`, so that
 budget and plan get the prices of the same look. A request for clusters, machines or prices returns what was read
-after the request. Changes of the cloud do not pass here and wait for nothing.
+after the request. Changes of the cloud bypass the observer and do not wait.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from runtime.clock import Clock
 T = TypeVar("T")
 
 EVERY_S = 1.0
-"""Least seconds between the beginnings of two looks."""
+"""Minimum seconds between the starts of two looks."""
 LIST_EVERY_S = 0.25
-"""Least seconds between the beginnings of two listings: an allocator that begins waits for one."""
+"""Minimum seconds between the starts of two listings. It is short, because a new allocator waits for a listing."""
 
 Clusters = Sequence[ClusterInfo] | Unreachable | Refused
 OnListing = Callable[[Sequence[ClusterInfo]], None]
@@ -37,7 +37,7 @@ class Observer:
         *,
         every_s: float = EVERY_S,
     ) -> None:
-        """`on_listing` gets each listing that succeeded."""
+        """`on_listing` gets each successful listing."""
         self._cloud = cloud
         self._clock = clock
         self._on_listing = on_listing
@@ -47,7 +47,7 @@ class Observer:
         self._listings = _SharedRead(self._list, clock, min(every_s, LIST_EVERY_S), "cloud/listing")
 
     async def run(self) -> None:
-        """Looks again and again, until cancelled."""
+        """Look repeatedly until cancelled."""
         while True:
             await self._looks.get()
 
@@ -86,23 +86,23 @@ class Observer:
 
 
 class Advice:
-    """What a cloud says should be corrected in a cluster, announced once."""
+    """Announces a cloud's advice about a cluster once."""
 
     def __init__(self, announce: Callable[[Event], None]) -> None:
         self._announce = announce
-        self._told: dict[ClusterName, str] = {}
+        self._reported: dict[ClusterName, str] = {}
 
     def see(self, clusters: Sequence[ClusterInfo]) -> None:
         for cluster in clusters:
-            known = self._told.get(cluster.name, "")
-            self._told[cluster.name] = cluster.advice
+            known = self._reported.get(cluster.name, "")
+            self._reported[cluster.name] = cluster.advice
             if cluster.advice and cluster.advice != known:
                 text = f"cluster {cluster.name} needs attention"
                 self._announce(Event(FLEET, "cluster_advice", text, cluster.advice, {"cluster": cluster.name}))
 
 
 class _SharedRead(Generic[T]):
-    """One read at a time. All who ask before it begins share it; those who ask later share the next one."""
+    """A read that runs once at a time. Requests before it starts share it; later requests share the next read."""
 
     def __init__(self, read: Callable[[], Awaitable[T]], clock: Clock, every_s: float, name: str) -> None:
         self._read = read
@@ -110,13 +110,13 @@ class _SharedRead(Generic[T]):
         self._every_s = every_s
         self._name = name
         self._waiting: asyncio.Task[T] | None = None
-        """The next one, which has not begun."""
+        """The next read, which has not started."""
         self._last: asyncio.Task[T] | None = None
         self._began_s = float("-inf")
 
     async def get(self) -> T:
         if self._waiting is None:
-            with causes.caused_by(None):  # it is shared by others than who asked first
+            with causes.caused_by(None):  # several requests share the read
                 self._waiting = asyncio.create_task(self._once(self._last), name=self._name)
         return await asyncio.shield(self._waiting)
 

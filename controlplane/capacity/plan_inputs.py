@@ -1,4 +1,4 @@
-"""What plans are made from: the market, quotas and the memory of zones; and the thread that makes them."""
+"""The inputs of plans (market, quotas, memory of zones) and the thread that makes plans."""
 
 import asyncio
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class PlanInputs:
         self._remembering = Remembering(bucket, clock, may_act)
         self._quotas = QuotaWatch(cloud, fleet.offers, fleet.systems, lambda: self._allocators())
         self._refused_s: dict[JobName, float] = {}
-        """When a request of each job was last refused for a quota."""
+        """Monotonic seconds when a quota last refused a request of each job."""
         self._markets = Markets(
             looks,
             Knowledge(fleet.offers, lambda: prices.catalog, shipped_links(), lambda: self._remembering.memory),
@@ -48,7 +48,7 @@ class PlanInputs:
         self.advisor = PlanningAdvisor(fleet, self._markets, self._quotas, self._remembering, self.planner, clock)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._prices.run(self._tell_old_prices), name="prices")
@@ -58,12 +58,12 @@ class PlanInputs:
             self.planner.close()
 
     def listen_to(self, allocators: Callable[[], dict[JobName, Allocator]]) -> None:
-        """Quotas are for all jobs, planned or not."""
+        """Set the source of all allocators; quotas concern all jobs, planned or not."""
         self._allocators = allocators
 
     @property
     def is_possible(self) -> bool:
-        """A price is known of some machine of the fleet."""
+        """True if the price of any machine of the fleet is known."""
         return self._markets.has_prices
 
     def follow(self, job: JobName, criteria: Criteria | None, tell: Tell) -> None:

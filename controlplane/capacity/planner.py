@@ -1,4 +1,4 @@
-"""Plans are made in a thread of their own, one at a time over all jobs, so that nobody waits for the solver."""
+"""The thread that makes the plans of all jobs one after another. The event loop does not wait for the solver."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from runtime.logs import WhyLog, logger
 T = TypeVar("T")
 
 PLAN_S = 25.0
-"""How long one is waited for, those before it included. A solver cannot be interrupted: what comes later is dropped."""
+"""Seconds to wait for a plan and the plans before it. The solver cannot be interrupted; a late plan is dropped."""
 
 
 class Planner:
@@ -22,17 +22,17 @@ class Planner:
         self._late = WhyLog(logger(), "plan_took_too_long")
 
     async def make(self, asked: MakePlan) -> Plan | None:
-        """None if it took too long."""
-        return await self.work(lambda: plan(asked.criteria, asked.profile, asked.market, asked.present))
+        """Make a plan; None if it took too long."""
+        return await self.work(lambda: plan(asked.criteria, asked.profile, asked.market, asked.current))
 
     async def work(self, work: Callable[[], T]) -> T | None:
         try:
             async with asyncio.timeout(self._within_s):
                 return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except TimeoutError:
-            self._late(f"nothing came within {self._within_s:g} s")
+            self._late(f"no result within {self._within_s:g} s")
             return None
 
     def close(self) -> None:
-        """Those that wait are dropped; one that is being made ends by itself."""
+        """Drop waiting plans. A plan that is being made ends by itself."""
         self._thread.shutdown(wait=False, cancel_futures=True)

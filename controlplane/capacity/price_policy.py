@@ -1,4 +1,4 @@
-"""Which prices plans are made at: current ones, or those of the list while no current ones could be read. Pure."""
+"""The prices that plans use: current prices, or list prices if current prices could never be read. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,26 +8,26 @@ from controlplane.clouds.interface import MarketPrice
 from runtime.decision import Decision
 
 UNSEEN_S = 60.0
-"""Seconds for which the first current prices are waited for."""
+"""Seconds to wait for the first current prices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Plans are made at list prices."""
+    """The state in which plans use list prices."""
 
     since: float
-    """Unix seconds since when current prices are missing."""
+    """Unix seconds from which current prices are missing."""
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class PriceState:
     began_s: float
-    """When the first current prices were waited for."""
+    """Monotonic seconds when the wait for the first current prices began."""
     prices: tuple[MarketPrice, ...] | None = None
-    """None while the first ones are waited for, and empty where those of the list hold."""
+    """Current prices; None before the first read, empty if list prices apply."""
     listed: Listed | None = None
-    """While list prices are used because current ones were never read."""
+    """Set while plans use list prices because current prices could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class AnnounceListPrices:
 @dataclass(frozen=True, slots=True)
 class AnnounceCurrentPrices:
     since: float
-    """Unix seconds since when list prices had to do."""
+    """Unix seconds from which list prices were used."""
 
 
 PriceEvent = PricesRead | PricesUnread
@@ -60,7 +60,7 @@ PriceEffect = AnnounceListPrices | AnnounceCurrentPrices
 
 
 def decide(state: PriceState, event: PriceEvent, unseen_s: float = UNSEEN_S) -> Decision[PriceState, PriceEffect]:
-    """Prices that were read once stay in use while reads fail."""
+    """Choose the prices after a read. Prices of an earlier read stay in use while reads fail."""
     match event:
         case PricesRead(_, prices):
             known = replace(state, prices=tuple(prices), listed=None)

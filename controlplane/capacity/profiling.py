@@ -1,4 +1,4 @@
-"""What a job's steps need: what was measured, then what its file gives, then what is assumed."""
+"""What a job's steps need: measured figures first, then those of its file, then assumptions."""
 
 from collections.abc import Mapping
 
@@ -11,15 +11,15 @@ from messages.measured import MeasuredProfile
 
 DIGITS = 2
 LEAST_S, MOST_S, LARGEST_BATCH = 1e-9, 1e6, 10**9
-"""What a script tells of itself is believed within these: beyond them the arithmetic of a plan has no numbers left."""
-NEWS = 0.1
-"""Measured figures go up and down, and every other one means another plan: less than this is no news."""
+"""Limits of the figures that a script reports. Larger or smaller ones would overflow the arithmetic of a plan."""
+SIGNIFICANT_CHANGE = 0.1
+"""The smallest relative change that causes a new plan. Measured figures vary all the time."""
 
 
 def combined(spec: JobSpec, measured: MeasuredProfile | None) -> Profile:
-    """What was measured wins. Accelerators that neither were seen nor are in the file are used only without a file.
+    """The profile of a job; measured figures override those of its file.
 
-    Then they are compared with the one that was seen last by their makers' peak figures.
+    If the file has no figures, those of other accelerators are scaled from the newest measured one by peak TFLOPS.
     """
     known = profile_of(spec)
     if measured is None:
@@ -36,12 +36,12 @@ def combined(spec: JobSpec, measured: MeasuredProfile | None) -> Profile:
 
 
 def knows_any(measured: MeasuredProfile) -> bool:
-    """Enough steps were seen on an accelerator that the catalog has."""
+    """Check whether steps were measured on an accelerator that the catalog has."""
     return bool(_seen(measured))
 
 
 def coarse(profile: Profile) -> Profile:
-    """Times with two digits; bytes and samples are counted and not measured."""
+    """The profile with times of two digits. Bytes and samples are exact counts."""
     return structs.replace(
         profile,
         compute={
@@ -51,14 +51,14 @@ def coarse(profile: Profile) -> Profile:
     )
 
 
-def is_news(told: Profile | None, now: Profile, ranks: int) -> bool:
-    """`ranks` share the batch: what one of them takes for its part is what counts."""
-    if told is None or told.compute.keys() != now.compute.keys() or told.global_batch != now.global_batch:
+def is_significant(reported: Profile | None, now: Profile, ranks: int) -> bool:
+    """Check whether the time of one rank's share of a step, or the gradients' size, changed enough for a new plan."""
+    if reported is None or reported.compute.keys() != now.compute.keys() or reported.global_batch != now.global_batch:
         return True
     share = max(1.0, now.global_batch / ranks)
-    pairs: list[tuple[float, float]] = [(told.gradient_bytes, now.gradient_bytes)]
-    pairs += [(_step_s(told.compute[name], share), _step_s(each, share)) for name, each in now.compute.items()]
-    return any(abs(new - old) > NEWS * old for old, new in pairs)
+    pairs: list[tuple[float, float]] = [(reported.gradient_bytes, now.gradient_bytes)]
+    pairs += [(_step_s(reported.compute[name], share), _step_s(each, share)) for name, each in now.compute.items()]
+    return any(abs(new - old) > SIGNIFICANT_CHANGE * old for old, new in pairs)
 
 
 def _seen(measured: MeasuredProfile) -> dict[str, Compute]:
@@ -70,7 +70,7 @@ def _seen(measured: MeasuredProfile) -> dict[str, Compute]:
 
 
 def _scaled(seen: Mapping[str, Compute]) -> dict[str, Compute]:
-    """What is the same in each step is taken to be the same everywhere."""
+    """Figures of all accelerators, scaled from the newest. The fixed time of a step is the same everywhere."""
     newest, compute = list(seen.items())[-1]
     return {
         name: Compute(compute.seconds_per_sample * PEAK_TFLOPS[newest] / peak, compute.seconds_per_step)

@@ -1,4 +1,4 @@
-"""Reads the fleet's quotas on request, after a refusal, and every few minutes. `quotas` has the rules."""
+"""The reader of the fleet's quotas: it reads on request, after a refusal, and every few minutes. Rules: `quotas`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,8 +24,8 @@ from messages.ids import JobName
 from runtime.logs import WhyLog, logger
 from runtime.waiting import first_of
 
-AGAIN_S = 5.0
-"""Least seconds between two reads."""
+PAUSE_S = 5.0
+"""Minimum seconds between two reads."""
 WAIT_S = 1.0
 """Seconds that a submission or a plan waits for a read."""
 CALL_S = 20.0
@@ -39,12 +39,12 @@ class QuotaWatch:
         systems: Sequence[PoolPlan],
         allocators: Callable[[], dict[JobName, Allocator]],
         *,
-        again_s: float = AGAIN_S,
+        again_s: float = PAUSE_S,
         limited_s: float = LIMITED_S,
     ) -> None:
-        """`systems`: the clusters' own pools."""
+        """`systems`: the system pools of the clusters."""
         self.is_read = False
-        """Once it was tried; what could not be read limits nothing."""
+        """Set after the first read, even if it failed; quotas that cannot be read limit nothing."""
         self._cloud = cloud
         self._nodes = {offer.kind: pool_plan(JobName("any"), offer, 1) for offer in offers}
         self._systems = systems
@@ -61,7 +61,7 @@ class QuotaWatch:
 
     @property
     def is_outdated(self) -> bool:
-        """A request was refused since the newest read: the job that was refused knows better."""
+        """True if a request was refused since the newest read. Its job then has newer numbers."""
         return self._refusals.is_outdated
 
     def refused(self) -> None:
@@ -69,11 +69,11 @@ class QuotaWatch:
         self._due.set()
 
     def look(self) -> None:
-        """Reads again soon; does not wait for it."""
+        """Request a read without waiting for it."""
         self._due.set()
 
     async def refresh(self) -> None:
-        """Reads again, and waits for it briefly, unless the last read is only seconds old."""
+        """Request a read and wait briefly for it, unless the last read is only seconds old."""
         self._due.set()
         if self.is_read:
             await first_of(self._is_fresh, timeout_s=WAIT_S)
@@ -83,11 +83,11 @@ class QuotaWatch:
         return self._quotas(used_by(others, self._needs) if self._allowances else {})
 
     def left_at_best(self) -> Quotas:
-        """For a job that is not there yet: what our other jobs have may be given back."""
+        """Quotas for a job that does not exist yet, if the fleet's other jobs give back what they have."""
         return self._quotas({})
 
     async def run(self, on_read: Callable[[bool], Awaitable[None]]) -> None:
-        """Runs until cancelled. `on_read` gets whether a request was refused since the previous read."""
+        """Run until cancelled. The argument of `on_read`: whether a request was refused since the previous read."""
         scopes = [*sorted({plan.kind.region for plan in (*self._nodes.values(), *self._systems)}), PROJECT]
         while True:
             self._due.clear()
@@ -95,7 +95,7 @@ class QuotaWatch:
             async with asyncio.TaskGroup() as tasks:
                 for scope in scopes:
                     tasks.create_task(self._read(scope), name=f"quotas/{scope}")
-            self._take_in()
+            self._update_allowances()
             after_refusal = self._refusals.is_read_after_refusal
             self._refusals, self.is_read = self._refusals.read_ended(), True
             await on_read(after_refusal)
@@ -127,7 +127,7 @@ class QuotaWatch:
         else:
             self._known[scope] = found
 
-    def _take_in(self) -> None:
+    def _update_allowances(self) -> None:
         known = [quota for quotas in self._known.values() for quota in quotas]
         self._needs = {choice: self._cloud.needs(plan, known) for choice, plan in self._nodes.items()}
         relevant = {key for needs in self._needs.values() for key in needs}

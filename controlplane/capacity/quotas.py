@@ -1,4 +1,4 @@
-"""What quotas leave for each job of the fleet, and when they are read again. Pure."""
+"""Rules for quotas: what they leave for each job of the fleet, and when they are read again. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -13,9 +13,9 @@ from controlplane.planning.quotas import taken
 from messages.offers import NeedView, QuotaView
 
 EVERY_S = 300.0
-"""Most seconds between two reads."""
+"""Maximum seconds between two reads."""
 LIMITED_S = 30.0
-"""Seconds between two reads while a quota keeps a job from more nodes: a person may have raised it."""
+"""Seconds between two reads while a quota limits a job. A person may raise the quota."""
 
 Amounts = Mapping[QuotaKey, int]
 
@@ -23,11 +23,11 @@ Amounts = Mapping[QuotaKey, int]
 class Allowance(NamedTuple):
     limit: int
     others: int
-    """What is used and not by our jobs."""
+    """The amount that is not available to the fleet's jobs."""
 
 
 def allowances_of(quotas: Iterable[Quota], ours: Amounts, reserved: Amounts) -> dict[QuotaKey, Allowance]:
-    """`reserved`: what others of ours will need at least, whether they are there yet or not."""
+    """The allowance of each quota. `reserved`: what the fleet's system pools need, even before they exist."""
     return {
         quota.key: Allowance(
             int(quota.limit), max(reserved.get(quota.key, 0), int(quota.usage) - ours.get(quota.key, 0))
@@ -37,15 +37,15 @@ def allowances_of(quotas: Iterable[Quota], ours: Amounts, reserved: Amounts) -> 
 
 
 def left_of(allowances: Mapping[QuotaKey, Allowance], used: Amounts) -> dict[QuotaKey, int]:
-    """For one job, beside what the others use."""
+    """The amount of each quota that is left for one job; `used`: what other jobs use."""
     return {key: max(0, each.limit - each.others - used.get(key, 0)) for key, each in allowances.items()}
 
 
 def used_by(allocators: Iterable[Allocator], needs: Mapping[MachineKind, Needs]) -> dict[QuotaKey, int]:
-    """What these jobs have, or may still get."""
+    """The amounts that these jobs have or may still get."""
     together: dict[QuotaKey, int] = {}
     for allocator in allocators:
-        for key, amount in taken(Quotas(needs=needs), may_come(allocator, with_doomed=True)).items():
+        for key, amount in taken(Quotas(needs=needs), may_come(allocator, with_noticed=True)).items():
             together[key] = together.get(key, 0) + amount
     return together
 
@@ -62,22 +62,22 @@ def quota_views(quotas: Quotas) -> tuple[QuotaView, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """Requests that were refused for a quota, counted, and how many of them the reads have followed."""
+    """Counts of requests that a quota refused, and of those that a read has followed."""
 
     count: int = 0
     before_read: int = 0
-    """Those before the newest read began."""
+    """Refusals before the start of the newest read."""
     answered: int = 0
-    """Those before the newest read that has ended began."""
+    """Refusals before the start of the newest completed read."""
 
     @property
     def is_outdated(self) -> bool:
-        """A request was refused since the newest read: the job that was refused knows better."""
+        """True if a request was refused since the newest completed read began."""
         return self.count > self.answered
 
     @property
     def is_read_after_refusal(self) -> bool:
-        """The read that is under way follows a refusal that no earlier one followed."""
+        """True if the current read is the first one after a refusal."""
         return self.before_read > self.answered
 
     def refused(self) -> "Refusals":
@@ -91,5 +91,5 @@ class Refusals:
 
 
 def is_due(waited_s: float, *, is_requested: bool, is_limited: bool, limited_s: float = LIMITED_S) -> bool:
-    """Whether quotas are read again, so long after the last read; `is_limited`: a quota keeps a job from more nodes."""
+    """Check whether to read quotas `waited_s` after the last read; `is_limited`: a quota limits a job."""
     return is_requested or waited_s >= EVERY_S or (is_limited and waited_s >= limited_s)

@@ -1,7 +1,7 @@
-"""The memory of zones: read at the start, fed by what allocators come to know, kept by whoever leads.
+"""The memory of zones: the leader reads it at the start, learns from the states of allocators, and writes it.
 
-Nothing waits for it. Allocators hand over their states, which are looked at a moment later; what is learned is written
-a while after, each zone by itself. What could not be read or written leaves priors, and is tried again.
+Nothing waits for the memory. It examines the allocators' states a moment later and writes each changed zone separately
+some seconds later. Failed reads and writes are retried; until a read succeeds, plans use priors.
 """
 
 import asyncio
@@ -9,11 +9,12 @@ from collections import deque
 from collections.abc import Callable
 
 from controlplane.allocator.state import Allocator
-from controlplane.capacity.observing import Watch, observe
+from controlplane.capacity.zone_observations import Watch, observe
 from controlplane.catalog import memory_records
 from controlplane.catalog.memory import Memory, Observation, learn
-from messages.decoding import Unreadable
+from messages.decoding import NotStorable
 from messages.ids import JobName
+from messages.subjects import memory_key
 from runtime.backoff import pauses
 from runtime.bus import Bucket
 from runtime.clock import Clock
@@ -45,10 +46,10 @@ class Remembering:
         self._save_s = save_s
         self._watches: dict[JobName, Watch] = {}
         self._states: deque[tuple[JobName, float, Allocator]] = deque(maxlen=STATES_AT_MOST)
-        """Since when, and not looked at yet."""
+        """States that were not examined yet, with their job and monotonic time."""
         self._is_read = False
         self._dirty: set[str] = set()
-        """Zones that were learned about and not written."""
+        """Zones with observations that were not written yet."""
         self._unread = WhyLog(logger(), "memory_not_read")
         self._unsaved = WhyLog(logger(), "memory_not_saved")
 
@@ -56,14 +57,14 @@ class Remembering:
         self._states.append((job, self._clock.monotonic_s(), allocator))
 
     def forget(self, job: JobName) -> None:
-        """Its allocator is gone, after a last look."""
+        """Examine the job's states a last time and drop them; its allocator has ended."""
         if self._is_read:
             self._look()
         self._states = deque((each for each in self._states if each[0] != job), maxlen=STATES_AT_MOST)
         self._watches.pop(job, None)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         await self._read()
         saved_s = self._clock.monotonic_s()
         while True:
@@ -77,22 +78,22 @@ class Remembering:
         for zone in sorted(self._dirty):
             if not self._may_act():
                 return
-            # What is learned of it while it is written has to be written again.
+            # Observations that come during the write mark the zone again.
             self._dirty.discard(zone)
             try:
-                await self._bucket.put(memory_records.key_of(zone), memory_records.encode_zone(self.memory, zone))
+                await self._bucket.put(memory_key(zone), memory_records.encode_zone(self.memory, zone))
             except BusUnavailable as error:
                 self._dirty.add(zone)
                 self._unsaved(str(error))
                 return
-            except Unreadable as error:
+            except NotStorable as error:
                 self._unsaved(f"{zone}: {error}")
 
     async def _read(self) -> None:
-        """What was learned meanwhile waits in the allocators' states."""
+        """Read the memory. States of allocators wait until it is read."""
         for pause_s in pauses(READ_FIRST_S, READ_MOST_S):
             try:
-                entries = await self._bucket.entries(f"{memory_records.PREFIX}*")
+                entries = await self._bucket.entries(memory_key())
             except BusUnavailable as error:
                 self._unread(str(error))
                 await asyncio.sleep(pause_s)

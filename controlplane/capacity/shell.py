@@ -1,4 +1,4 @@
-"""The hands of one job's allocator: operations of the cloud, each of which comes back as an event."""
+"""The shell of one job's allocator. It performs operations of the cloud and returns each result as an event."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from controlplane.allocator.effects import AllocatorEffect
 from controlplane.allocator.events import AllocatorEvent
 from controlplane.allocator.offers import Offer
 from controlplane.capacity.planner import Planner
-from controlplane.capacity.starts import PullHint
+from controlplane.capacity.start_policy import PullHint
 from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import Cloud, PoolPlan, PoolRef, Taint
 from controlplane.clouds.outcomes import Outcome, Refused, Unreachable
@@ -20,22 +20,22 @@ from messages.labels import JOB_LABEL
 from runtime.clock import Clock
 
 Complete = Callable[[PoolPlan], PoolPlan]
-"""Adds what all pools of the fleet have in common: labels, taints, and the seconds of a node's shutdown."""
+"""Adds the fleet's common labels, taints and shutdown grace to a pool."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetTerms:
-    """What the fleet file says about machines."""
+    """The fleet file's settings for machines."""
 
     offers: tuple[Offer, ...]
-    """Most wanted first."""
+    """Offers in order of preference."""
     complete: Complete = lambda plan: plan
     pull_hint: PullHint = lambda image: ""
 
 
 @dataclass(frozen=True, slots=True)
 class Outlets:
-    """Where an allocator's effects go that are not for the cloud."""
+    """The receivers of an allocator's effects that do not concern the cloud."""
 
     announce: Callable[[Event], None]
     place: Callable[[JobName, effects.Place], None]

@@ -1,14 +1,14 @@
-"""Whether a silent controller cannot start, when that counts, and when it is over. Pure.
+"""Rules for silent controllers: when a failure to start counts, and when it is over. Pure.
 
-Nodes may be unable to pull the controller's image. Without a controller no worker starts, so nothing should be bought
-for the cluster either.
+Nodes may be unable to pull the controller's image. Without a controller no worker starts, so no nodes should be
+requested for the cluster.
 """
 
 from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from controlplane.capacity.starts import PullHint, counts, explain
+from controlplane.capacity.start_policy import PullHint, counts, explain
 from controlplane.clouds.outcomes import with_hint
 from messages.clusters import StartFailure
 from messages.events import FLEET, Event
@@ -16,7 +16,7 @@ from messages.ids import ClusterName
 from runtime.decision import Decision
 
 LOOKS = 3
-"""Looks in a row that must find nothing before a failure counts as over: a single one may have got no answer."""
+"""Consecutive looks without a failure after which it is over. A single look may have got no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +26,13 @@ class Silence:
     cluster: ClusterName
     began_s: float
     failure: StartFailure | None = None
-    """The newest that was found."""
+    """The newest failure that was found."""
     missed: int = 0
-    """Looks in a row that found nothing."""
+    """Consecutive looks that found no failure."""
     announced: str = ""
-    """What people were last advised to do."""
+    """The hint of the last announcement."""
     is_over: bool = False
-    """The controller was heard, or cannot be said to fail."""
+    """Set when the controller was heard or no failure is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class PodSeen:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Stops requests in a cluster for a while."""
+    """Stop requests in a cluster for a while."""
 
     cluster: ClusterName
     detail: str
@@ -71,12 +71,17 @@ def decide(silence: Silence, seen: PodSeen, pull_hint: PullHint) -> Decision[Sil
     if not counts(failure):
         return Decision(silence)
     detail, hint = explain(failure, pull_hint)
-    block = Block(silence.cluster, f"its controller cannot start: {detail}", hint)
+    block = Block(silence.cluster, controller_failed(detail), hint)
     if hint == silence.announced:
         return Decision(silence, (block,))
     text = f"the controller of cluster {silence.cluster} cannot start"
     event = Event(FLEET, "controller_failed", text, with_hint(detail, hint), {"cluster": silence.cluster})
     return Decision(replace(silence, announced=hint), (block, Announce(event)))
+
+
+def controller_failed(detail: str) -> str:
+    """The reason why no nodes are requested in a cluster whose controller fails."""
+    return f"its controller cannot start: {detail}"
 
 
 def _learn(silence: Silence, seen: PodSeen) -> Silence:

@@ -1,4 +1,4 @@
-"""Looks at the pods of silent controllers until they are heard. `silence_policy` has the rules."""
+"""The watch over silent controllers: it reads their pods until they are heard. Rules: `silence_policy`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,7 +6,7 @@ from typing import assert_never
 
 from controlplane.capacity.interface import LastHeard
 from controlplane.capacity.silence_policy import Announce, Block, PodSeen, Silence, SilenceEffect, decide
-from controlplane.capacity.starts import PullHint
+from controlplane.capacity.start_policy import PullHint
 from messages.clusters import StartFailure
 from messages.events import Event
 from messages.ids import ClusterName
@@ -17,7 +17,7 @@ PAUSE_FIRST_S = 5.0
 PAUSE_MOST_S = 30.0
 
 FailureOf = Callable[[ClusterName], Awaitable[StartFailure | None]]
-"""Why the controller's pod cannot start, without an age; None if nothing is known."""
+"""Returns why the controller's pod cannot start, without an age; None if nothing is known."""
 
 
 class SilentControllers:
@@ -30,7 +30,7 @@ class SilentControllers:
         pull_hint: PullHint,
         clock: Clock,
     ) -> None:
-        """`block` takes the cluster, the reason and what a person can do."""
+        """The arguments of `block`: the cluster, the reason, and what a person can do."""
         self._failure_of = failure_of
         self._block = block
         self._announce = announce
@@ -39,7 +39,7 @@ class SilentControllers:
         self._clock = clock
 
     async def outwait(self, cluster: ClusterName) -> None:
-        """Returns when the controller is heard again, or cannot be said to fail."""
+        """Wait until the controller is heard or no failure of it is known."""
         silence = Silence(cluster, self._clock.monotonic_s())
         for pause_s in pauses(PAUSE_FIRST_S, PAUSE_MOST_S):
             failure = await self._failure_of(cluster)

@@ -1,4 +1,4 @@
-"""The effects by which the cores of a job and of its allocator speak, as events of the other core."""
+"""Translation of effects of a job's core into events of its allocator, and of effects of the allocator back."""
 
 from controlplane.allocator.effects import Place
 from controlplane.allocator.events import NodesWanted
@@ -9,13 +9,13 @@ from controlplane.planning.criteria import Criteria, criteria_left
 
 
 def nodes_wanted(want: Want, file: Criteria | None, at_s: float) -> NodesWanted:
-    """`file`: the criteria of a planned job, as its file says."""
+    """`file`: the criteria of a planned job's file; None for other jobs."""
     criteria = criteria_wanted(want, file) if file is not None else None
     return NodesWanted(at_s, want.number, want.nodes, want.ended, criteria, want.lost)
 
 
 def criteria_wanted(want: Want, file: Criteria) -> Criteria:
-    """What the file asks for, within what is left of the job's budget and deadline."""
+    """The criteria of the file within what is left of the job's budget and deadline."""
     total, left = want.max_usd_total, want.deadline
     return criteria_left(
         file,

@@ -1,4 +1,4 @@
-"""Keeps the cloud from upgrading the nodes of the fleet's clusters. `upgrade_policy` has the rules."""
+"""The protection of the fleet's clusters from node upgrades. Rules: `upgrade_policy`."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ class UpgradeGuard:
         self._log = logger()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         waits = pauses(PAUSE_FIRST_S, PAUSE_MOST_S)
         while True:
             if await self.look():
@@ -39,7 +39,7 @@ class UpgradeGuard:
                 await asyncio.sleep(next(waits))
 
     async def look(self) -> bool:
-        """Renews what ends soon. Whether every cluster is protected."""
+        """Renew protections that end soon, and return whether every cluster is protected."""
         listed = await self._cloud.clusters()
         if isinstance(listed, Unreachable | Refused):
             self._log.warning("upgrades_unknown", why=reason_of(listed))

@@ -1,8 +1,7 @@
-"""When a cluster's protection from node upgrades is renewed, for how long, and what people learn of it. Pure.
+"""Rules for the protection from node upgrades: when to renew it, for how long, and what to announce. Pure.
 
-A cloud may refuse a protection that is too long, since it ends with the support of a cluster's version at the latest:
-then one of half the length is requested. If the cloud refuses all, an event says so; an upgrade costs ranks, but
-breaks nothing.
+A cloud may refuse a protection that outlasts the support of a cluster's version; then half the length is requested.
+If the cloud refuses all lengths, an event reports it; an upgrade costs ranks, but breaks nothing.
 """
 
 from dataclasses import dataclass, replace
@@ -14,11 +13,11 @@ from messages.events import FLEET, Event
 from messages.ids import ClusterName
 
 LOOK_S = 3600.0
-"""Seconds between two looks while everything is protected."""
+"""Seconds between two looks while all clusters are protected."""
 RENEWED_SHARE = 1 / 3
-"""Part of the wanted time that is left when a protection is renewed."""
+"""The part of the requested time that is left when a protection is renewed."""
 SHORTEST_S = 14 * 86_400.0
-"""Seconds of the shortest protection that is requested."""
+"""Seconds of the shortest protection to request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class Protect:
     now: float
     """Unix seconds when the renewal began."""
     protected_until: float
-    """Unix seconds at which the present protection ends; `now` without one."""
+    """Unix seconds at which the current protection ends; `now` without one."""
     length_s: float
 
     @property
@@ -39,15 +38,15 @@ class Protect:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Nothing more to request for a cluster now."""
+    """The state in which there is nothing more to request for a cluster now."""
 
     is_protected: bool
-    """For longer than until the next look."""
+    """True if the cluster is protected until after the next look."""
     event: Event | None = None
 
 
 def first_step(plan: ClusterPlan, cluster: ClusterInfo | None, now: float) -> Protect | Settled:
-    """`cluster`: as the cloud lists it; None for one that is not there."""
+    """The first step of a renewal. `cluster`: the cloud's listing of the cluster; None if it does not exist."""
     if cluster is None or not cluster.ready:
         return Settled(is_protected=False)
     until = cluster.protected_until or now
@@ -59,15 +58,25 @@ def first_step(plan: ClusterPlan, cluster: ClusterInfo | None, now: float) -> Pr
 def next_step(requested: Protect, outcome: Outcome) -> Protect | Settled:
     cluster, until = requested.cluster, requested.protected_until
     if isinstance(outcome, Done):
-        text = f"cluster {cluster}: no node upgrades until {_day(requested.until)}"
+        text = upgrades_excluded(cluster, requested.until)
         return Settled(is_protected=True, event=_event("upgrades_excluded", cluster, text))
     shorter = replace(requested, length_s=requested.length_s / 2)
     if isinstance(outcome, Refused) and shorter.length_s >= SHORTEST_S and shorter.until > until:
         return shorter
-    until_when = f"are only excluded until {_day(until)}" if until > requested.now else "may come at any time"
-    why = f"the cloud did not exclude them: {reason_of(outcome)}"
-    event = _event("upgrades_allowed", cluster, f"cluster {cluster}: node upgrades {until_when}", why)
+    why = f"the cloud did not exclude upgrades: {reason_of(outcome)}"
+    text = upgrades_allowed(cluster, until if until > requested.now else None)
+    event = _event("upgrades_allowed", cluster, text, why)
     return Settled(is_protected=until > requested.now + 2 * LOOK_S, event=event)
+
+
+def upgrades_excluded(cluster: ClusterName, until: float) -> str:
+    return f"cluster {cluster}: no node upgrades until {_day(until)}"
+
+
+def upgrades_allowed(cluster: ClusterName, excluded_until: float | None) -> str:
+    if excluded_until is None:
+        return f"cluster {cluster}: node upgrades may start at any time"
+    return f"cluster {cluster}: node upgrades are only excluded until {_day(excluded_until)}"
 
 
 def _event(kind: str, cluster: ClusterName, text: str, why: str = "") -> Event:

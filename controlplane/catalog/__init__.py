@@ -1,1 +1,1 @@
-"""What machines are offered where and at what price, how zones are connected, and what was seen of them."""
+"""Machines by zone with their prices, the links between zones, and observations of zones."""

@@ -1,4 +1,4 @@
-"""The accelerators that the catalog knows, under its own names and those that clouds and people use."""
+"""The accelerators of the catalog, with its own names and those that clouds and people use."""
 
 from functools import lru_cache
 
@@ -8,11 +8,11 @@ from msgspec import Struct
 class Accelerator(Struct, frozen=True):
     name: str
     memory_gib: int
-    """Of one GPU."""
+    """Memory of one GPU."""
     alias: str
     """The name in Kubernetes labels, which fleet files may use too."""
     bus_bit_per_s: float
-    """Between the GPUs of a machine: PCIe or NVLink, roughly."""
+    """The approximate bandwidth between the GPUs of a machine: PCIe or NVLink."""
 
 
 ACCELERATORS = (
@@ -29,13 +29,13 @@ _EXACT = {text: each for each in ACCELERATORS for text in (each.name.lower(), ea
 
 @lru_cache(maxsize=1024)
 def canonical(name: str | None) -> str:
-    """The catalog's name of an accelerator; the name itself where the catalog has none, and empty for None."""
+    """The catalog's name of an accelerator; the given name if the catalog has none; empty for None."""
     known = _EXACT.get(name.lower()) if name is not None else None
     return known.name if known is not None else name or ""
 
 
 def matching(text: str) -> tuple[Accelerator, ...]:
-    """What a person means: `a100` is both sizes, `A100-80` and `nvidia-a100-80gb` one of them."""
+    """The accelerators that a text matches: `a100` both sizes, `A100-80` and `nvidia-a100-80gb` one of them."""
     wanted = text.strip().lower()
     if wanted in _EXACT:
         return (_EXACT[wanted],)

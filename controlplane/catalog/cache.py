@@ -1,4 +1,4 @@
-"""Fetched prices on disk, so that a restart begins with them. Written whole or not at all."""
+"""Fetched prices on disk, for use after a restart. The file is written atomically."""
 
 import os
 import tempfile
@@ -38,7 +38,7 @@ def default_cache() -> Path:
 
 
 def load(path: Path) -> PriceList | str | None:
-    """None if there is none; a sentence if it cannot be used."""
+    """The stored prices; None without a file; an error message if the file cannot be used."""
     try:
         if path.stat().st_size > MAX_BYTES:
             return f"{path} is larger than {MAX_BYTES} bytes."
@@ -57,7 +57,7 @@ def load(path: Path) -> PriceList | str | None:
 
 
 def save(path: Path, fetched: PriceList) -> str | None:
-    """A sentence if it could not be written: prices are known all the same."""
+    """Store the prices; returns an error message if that fails, since the prices are usable anyway."""
     record = CacheFile(
         version=VERSION,
         date=fetched.date,

@@ -1,4 +1,4 @@
-"""Kinds of machines, the one key under which prices, stocks, quotas, plans and costs are kept."""
+"""Kinds of machines: the key of prices, availability, quotas, plans and costs."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ class MachineKind(NamedTuple):
     accelerator: str
     """The catalog's name, or the cloud's own where the catalog has none; empty for machines without accelerators."""
     accelerators: int
-    """Of one machine."""
+    """Accelerators of one machine."""
     spot: bool
 
     @property

@@ -1,7 +1,7 @@
-"""How fast and how dear it is to send from one zone to another.
+"""The speed and the price of sending from one zone to another.
 
-A machine is limited by its own network card inside a region and by the way between regions. What was measured between
-two zones goes before what is usual for their distance.
+A machine is limited by its own network card inside a region, and by the link between regions. A measured speed between
+two zones replaces the usual one for their distance.
 """
 
 from collections.abc import Mapping
@@ -19,20 +19,20 @@ _NONE: Mapping[tuple[str, str], float] = MappingProxyType({})
 
 class Link(Struct, frozen=True):
     bit_per_s: float
-    """From one machine to another."""
+    """Speed from one machine to another."""
     egress_micro_usd_per_gib: MicroDollars
 
 
 class Links(Struct, frozen=True, dict=True):
-    """`dict=True` only for what `between` has answered before: a plan asks it many thousand times."""
+    """The links between all zones. `dict=True` is only for the cache of `between`, which plans call very often."""
 
     by_distance: Mapping[Distance, Link]
     egress_between: Mapping[tuple[str, str], MicroDollars]
-    """By two continents, in the order of the alphabet; between other pairs the distance's."""
+    """By two continents in alphabetical order; other pairs have the egress price of their distance."""
     network_share: float = 1.0
-    """Of what a machine may send at most, the part that a collective reaches."""
+    """The share of a machine's maximum bandwidth that a collective reaches."""
     measured_bit_per_s: Mapping[tuple[str, str], float] = _NONE
-    """By sender and receiver zone."""
+    """Measured speeds by sender and receiver zone."""
 
     def between(self, sender: str, receiver: str) -> Link:
         known = self._answered.get((sender, receiver))

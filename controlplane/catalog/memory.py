@@ -1,8 +1,8 @@
-"""What was seen of zones: whether machines came, how long they took to boot, and how long they lived.
+"""The memory of zones: whether machines came, how long they took to boot, and how long they lived.
 
-Every observation counts twice: in a tally of late, which forgets in hours, and in one of its hour of the day, which
-forgets in weeks. What is forgotten gives way to a prior, so that the unknown is neither sure nor hopeless. Tallies only
-add up and fade: observations may come late and in any order.
+Every observation counts twice: in a recent tally, which fades in hours, and in a tally of its hour of the day, which
+fades in weeks. As tallies fade, a prior takes their place, so that an unknown zone is neither certain nor hopeless.
+Tallies only add up and fade: observations may come late and in any order.
 
 Time is seconds since 1970, and hours are UTC.
 """
@@ -15,14 +15,14 @@ from msgspec import Struct, structs
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
-MAX_SHELVES = 1024
-"""More than all zones and accelerators of a cloud; the one that was longest quiet is dropped for a new one."""
+MAX_AVAILABILITY_KEYS = 1024
+"""More than all zones and accelerators of a cloud; a new key replaces the one with the oldest observation."""
 FORGOTTEN = 1e-6
-"""A tally that has faded to this is gone."""
+"""A value that has faded to this becomes 0."""
 
 
 class Priors(Struct, frozen=True):
-    """What is believed of a zone of which nothing is known, and how many observations that belief is worth."""
+    """Assumed values for an unknown zone, and the number of observations that each is worth."""
 
     availability: float = 0.6
     availability_weight: float = 2.0
@@ -34,15 +34,15 @@ class Priors(Struct, frozen=True):
     hour_half_life_s: float = 10 * DAY_S
 
 
-class Shelf(NamedTuple):
-    """What runs out together."""
+class AvailabilityKey(NamedTuple):
+    """Machines that run out together."""
 
     zone: str
     accelerator: str
 
 
 class Granted(Struct, frozen=True, tag=True):
-    """A machine that was asked for came."""
+    """A requested machine came."""
 
     zone: str
     accelerator: str
@@ -57,7 +57,7 @@ class StockedOut(Struct, frozen=True, tag=True):
 
 
 class QuotaRefused(Struct, frozen=True, tag=True):
-    """Our own limit, not the zone's stock: it says nothing about the hour."""
+    """A quota refused a machine: our own limit, not the zone's availability, so it does not count for the hour."""
 
     zone: str
     accelerator: str
@@ -65,7 +65,7 @@ class QuotaRefused(Struct, frozen=True, tag=True):
 
 
 class Lived(Struct, frozen=True, tag=True):
-    """A machine ran for so long and was not taken: one that was given back, or a part of the life of one that runs."""
+    """A machine ran for so long without being preempted: until it was removed, or until now."""
 
     zone: str
     accelerator: str
@@ -74,7 +74,7 @@ class Lived(Struct, frozen=True, tag=True):
 
 
 class Taken(Struct, frozen=True, tag=True):
-    """The cloud took a machine, after so long (or so long since the last `Lived` of it)."""
+    """The cloud preempted a machine after so long, or so long after its last `Lived`."""
 
     zone: str
     accelerator: str
@@ -86,7 +86,7 @@ Observation = Granted | StockedOut | QuotaRefused | Lived | Taken
 
 
 class Tally(Struct, frozen=True, array_like=True):
-    """Fading counts, as of the shelf's time."""
+    """Fading counts, as of the time of their `Seen`."""
 
     granted: float = 0.0
     stocked_out: float = 0.0
@@ -98,7 +98,7 @@ class Tally(Struct, frozen=True, array_like=True):
 
 
 class Seen(Struct, frozen=True):
-    """Of one shelf, all tallies as of `at`."""
+    """The tallies of one key, all as of `at`."""
 
     at: float
     late: Tally = Tally()
@@ -106,22 +106,22 @@ class Seen(Struct, frozen=True):
 
 
 class Memory(Struct, frozen=True):
-    shelves: Mapping[Shelf, Seen] = MappingProxyType({})
+    availability: Mapping[AvailabilityKey, Seen] = MappingProxyType({})
     priors: Priors = Priors()
 
 
 class Estimate(Struct, frozen=True):
     availability: float
-    """The chance that a machine comes when it is asked for."""
+    """The probability that a requested machine comes."""
     mean_lifetime_s: float
     boot_s: float
     observations: float
-    """How many, faded, this rests on; 0 where it is the prior only."""
+    """The faded number of observations behind the estimate; 0 for the prior only."""
 
 
 def learn(memory: Memory, observation: Observation) -> Memory:
-    shelf = Shelf(observation.zone, observation.accelerator)
-    known = memory.shelves.get(shelf) or Seen(observation.at)
+    availability_key = AvailabilityKey(observation.zone, observation.accelerator)
+    known = memory.availability.get(availability_key) or Seen(observation.at)
     now = max(known.at, observation.at)
     faded = _faded(known, now, memory.priors)
     hour, age_s = hour_of(observation.at), now - observation.at
@@ -132,15 +132,15 @@ def learn(memory: Memory, observation: Observation) -> Memory:
         late=_sum(faded.late, late),
         by_hour=MappingProxyType({**faded.by_hour, hour: _sum(faded.by_hour.get(hour, Tally()), hourly)}),
     )
-    shelves = {**memory.shelves, shelf: seen}
-    while len(shelves) > MAX_SHELVES:
-        del shelves[min(shelves, key=lambda each: (shelves[each].at, each))]
-    return structs.replace(memory, shelves=MappingProxyType(shelves))
+    availability = {**memory.availability, availability_key: seen}
+    while len(availability) > MAX_AVAILABILITY_KEYS:
+        del availability[min(availability, key=lambda each: (availability[each].at, each))]
+    return structs.replace(memory, availability=MappingProxyType(availability))
 
 
 def estimate(memory: Memory, zone: str, accelerator: str, at: float) -> Estimate:
     priors = memory.priors
-    seen = memory.shelves.get(Shelf(zone, accelerator))
+    seen = memory.availability.get(AvailabilityKey(zone, accelerator))
     if seen is None:
         return Estimate(priors.availability, priors.lifetime_s, priors.boot_s, 0.0)
     now = _faded(seen, max(at, seen.at), priors)
@@ -163,7 +163,7 @@ def fade(age_s: float, half_life_s: float) -> float:
 
 
 def _mean(prior: float, weight: float, total: float, count: float) -> float:
-    """Of lifetimes too: the time that was lived for each machine that was taken is their mean, whoever still lives."""
+    """The mean with its prior. Lifetimes: the time lived by all machines, divided by the number of preempted ones."""
     return (prior * weight + total) / (weight + count)
 
 

@@ -1,7 +1,8 @@
-"""The memory as it is kept in KV: one key `memory.<zone>` for each zone, written when that zone was learned about.
+"""The stored form of the memory: one key `memory.<zone>` for each zone.
 
-A value is some kilobytes at most: a zone has a handful of accelerators, each with 24 hours. What cannot be read is
-forgotten, which costs a prior and no more.
+The leader regularly writes the zones that have new observations (`controlplane/capacity/remembering.py`). The size of a
+value is bounded: it has at most `MAX_ACCELERATORS` accelerators, each with a recent tally and one for each hour of the
+day. An unreadable value is ignored, so that the zone starts again from the prior.
 """
 
 from collections.abc import Mapping
@@ -11,55 +12,66 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from controlplane.catalog.memory import Memory, Priors, Seen, Shelf, Tally
+from controlplane.catalog.memory import AvailabilityKey, Memory, Priors, Seen, Tally
 from messages.decoding import Undecodable, encode_readable
 from messages.decoding import decode as decode_stored
+from messages.subjects import parse_memory_key
 
-PREFIX = "memory."
 VERSION = 1
+"""Version of the stored form; a record of another version is unreadable. A longer tally keeps the version."""
 DIGITS = 5
+"""Significant digits of a stored number of a tally."""
 MAX_ACCELERATORS = 32
+"""Maximum number of accelerators in a stored zone."""
 
 Hour = Annotated[int, Meta(ge=0, le=23)]
 Count = Annotated[float, Meta(ge=0, le=1e15)]
 
 
 class SeenRecord(Struct, frozen=True, omit_defaults=True):
+    """The stored form of `Seen`: the tallies of one accelerator."""
+
     at: Count
+    """Unix seconds of the newest observation, to which all tallies have faded."""
     late: tuple[Count, ...] = ()
+    """The recent tally."""
     by_hour: dict[Hour, tuple[Count, ...]] = {}
+    """Tallies by hour of the day (UTC)."""
 
 
 class ZoneRecord(Struct, frozen=True):
+    """The stored form of one zone, by accelerator."""
+
     version: Annotated[int, Meta(ge=VERSION, le=VERSION)]
     accelerators: Annotated[dict[str, SeenRecord], Meta(max_length=MAX_ACCELERATORS)]
 
 
-def key_of(zone: str) -> str:
-    return PREFIX + zone
-
-
 def encode_zone(memory: Memory, zone: str) -> bytes:
-    """The newest accelerators, if there are absurdly many. Raises `Unreadable`."""
-    seen = [(shelf.accelerator, known) for shelf, known in memory.shelves.items() if shelf.zone == zone]
+    """Encode a zone; of too many accelerators only those observed last. Raises `NotStorable`."""
+    seen = [
+        (availability_key.accelerator, known)
+        for availability_key, known in memory.availability.items()
+        if availability_key.zone == zone
+    ]
     newest = sorted(seen, key=lambda each: (-each[1].at, each[0]))[:MAX_ACCELERATORS]
     record = ZoneRecord(VERSION, {name: _record(known) for name, known in sorted(newest)})
     return encode_readable(record, ZoneRecord)
 
 
 def decode(entries: Mapping[str, bytes], priors: Priors | None = None) -> tuple[Memory, tuple[str, ...]]:
-    """By key. With one sentence for each entry that cannot be used."""
-    shelves: dict[Shelf, Seen] = {}
+    """Decode entries by key. Returns the memory and a message for each entry that is unreadable and ignored."""
+    availability: dict[AvailabilityKey, Seen] = {}
     problems: list[str] = []
     for key, value in sorted(entries.items()):
+        zone = parse_memory_key(key)
         try:
             read = decode_stored(value, ZoneRecord)
         except Undecodable as error:
-            problems.append(f"What was seen of {key.removeprefix(PREFIX)} cannot be read and is forgotten: {error}.")
+            problems.append(f"The memory of zone {zone} is unreadable and is ignored: {error}.")
             continue
         for accelerator, record in read.accelerators.items():
-            shelves[Shelf(key.removeprefix(PREFIX), accelerator)] = _seen(record)
-    return Memory(MappingProxyType(shelves), priors or Priors()), tuple(problems)
+            availability[AvailabilityKey(zone, accelerator)] = _seen(record)
+    return Memory(MappingProxyType(availability), priors or Priors()), tuple(problems)
 
 
 def _record(seen: Seen) -> SeenRecord:
@@ -80,5 +92,5 @@ def _numbers(tally: Tally) -> tuple[float, ...]:
 
 
 def _tally(numbers: tuple[float, ...]) -> Tally:
-    """A newer version may count more, an older one counted less."""
+    """Build a tally. Other releases may store more numbers, which are ignored, or fewer: the missing ones are 0."""
     return Tally(*numbers[: len(Tally.__struct_fields__)])

@@ -1,4 +1,4 @@
-"""Money is a whole number of micro-dollars: sums are exact, and no price list is finer."""
+"""Money as a whole number of micro-dollars: sums are exact, and price lists are not finer."""
 
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Annotated, NewType
@@ -9,7 +9,7 @@ MicroDollars = NewType("MicroDollars", int)
 UsdText = Annotated[
     str, Meta(pattern=r"^\d{1,6}(\.\d{1,6})?\Z", description="dollars as text with at most 6 decimals, e.g. '1.25'")
 ]
-"""Dollars in a file are text: a JSON number would be read as a float."""
+"""Dollars in a file are text, because a JSON number would become a float."""
 
 MICRO_PER_USD = 1_000_000
 NANO_PER_MICRO = 1_000
@@ -20,7 +20,7 @@ def micro_dollars(usd: str) -> MicroDollars:
 
 
 def micro_of(usd: float) -> MicroDollars:
-    """Of a number that a person wrote."""
+    """Micro-dollars from a number that a person wrote."""
     return micro_dollars(repr(usd))
 
 
@@ -29,6 +29,6 @@ def from_nano_dollars(nano_usd: int) -> MicroDollars:
 
 
 def usd_text(amount: int, decimals: int = 4) -> str:
-    """For people: `1.2500`."""
+    """Text for people, such as `1.2500`."""
     exact = Decimal(amount) / MICRO_PER_USD
     return str(exact.quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_HALF_UP))

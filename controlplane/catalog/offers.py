@@ -1,4 +1,4 @@
-"""Machines with accelerators, by zone, with what they cost."""
+"""Machines with accelerators, by zone, with their prices."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -10,7 +10,7 @@ from controlplane.catalog.money import MicroDollars
 
 
 class Offer(Struct, frozen=True):
-    """One kind of machine in one zone. A price is of the whole machine: host and accelerators."""
+    """One kind of machine in one zone. A price covers the whole machine: host and accelerators."""
 
     zone: str
     region: str
@@ -18,14 +18,14 @@ class Offer(Struct, frozen=True):
     accelerator: str
     gpus: int
     gpu_memory_gib: int
-    """Of one GPU."""
+    """Memory of one GPU."""
     vcpus: int
     memory_gib: int
     network_bit_per_s: float
-    """What the machine may send at most, as its cloud says."""
+    """The machine's maximum egress bandwidth by its cloud's documentation."""
     spot_micro_usd_per_hour: MicroDollars | None
     on_demand_micro_usd_per_hour: MicroDollars | None
-    """None where it is not offered so."""
+    """Like the spot price, None if the machine is not offered in this way."""
 
     def kind(self, *, spot: bool) -> MachineKind:
         return MachineKind(self.zone, self.machine_type, self.accelerator, self.gpus, spot)
@@ -35,11 +35,11 @@ class Offer(Struct, frozen=True):
 
 
 class Catalog(Struct, frozen=True, dict=True):
-    """`dict=True` only for the index that is made once."""
+    """All offers as of a date. `dict=True` is only for the cached index."""
 
     offers: tuple[Offer, ...]
     date: str
-    """Of the prices, `2026-08-22`."""
+    """Date of the prices, such as `2026-08-22`."""
     source: str
 
     def find(self, zone: str, machine_type: str, accelerator: str) -> Offer | None:
@@ -49,7 +49,7 @@ class Catalog(Struct, frozen=True, dict=True):
         return self.find(kind.zone, kind.machine_type, kind.accelerator)
 
     def select(self, *, accelerators: frozenset[str] | None = None, region: str = "") -> Iterator[Offer]:
-        """`region` is a region, a zone, or the beginning of one that ends in `-`, such as `us-`."""
+        """Offers of these accelerators; `region` is a region, a zone, or a prefix that ends in `-`, such as `us-`."""
         for offer in self.offers:
             if accelerators is not None and offer.accelerator not in accelerators:
                 continue

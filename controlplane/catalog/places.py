@@ -1,4 +1,4 @@
-"""Zones, regions, continents, and how far two zones are from each other."""
+"""Zones, regions and continents, and the distance between two zones."""
 
 import re
 from enum import StrEnum
@@ -27,9 +27,9 @@ class Distance(StrEnum):
 
 @lru_cache(maxsize=4096)
 def region_of(zone: str) -> str:
-    """The region of a zone, which is named as its region, a hyphen and one letter; any other place is its own region.
+    """The region of a zone, whose name is its region, a hyphen and one letter; any other name is its own region.
 
-    A cloud that names zones otherwise is translated by its provider, so that nothing else has to know how.
+    The provider of a cloud with other names translates them to this form.
     """
     matched = _ZONE.match(zone)
     return matched["region"] if matched else zone

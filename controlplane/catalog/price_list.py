@@ -1,7 +1,7 @@
-"""Prices that were fetched, and what becomes of a catalog with them.
+"""Fetched prices, and a catalog that is updated with them.
 
-A list never adds or removes an offer: where machines exist is the data's business. A price that no honest list would
-have leaves the known one standing.
+A list never adds or removes an offer: the shipped data defines where machines exist. An implausible price is refused,
+and the known one stays.
 """
 
 from msgspec import Struct, structs
@@ -10,7 +10,7 @@ from controlplane.catalog.money import MicroDollars, usd_text
 from controlplane.catalog.offers import Catalog, Offer
 
 MOST_CHANGE = 4
-"""Prices move by a third in a month; one that is four times as high or low was misread."""
+"""The largest plausible factor of a price change: prices move by a third in a month, so more is a misread price."""
 
 
 class Price(Struct, frozen=True):
@@ -30,9 +30,9 @@ class PriceList(Struct, frozen=True):
 class Repriced(Struct, frozen=True):
     catalog: Catalog
     changed: int
-    """Prices of offers that are not what they were."""
+    """Number of prices that changed."""
     refused: tuple[str, ...]
-    """One sentence each."""
+    """One message for each refused price."""
 
 
 def reprice(catalog: Catalog, fetched: PriceList) -> Repriced:
@@ -52,7 +52,7 @@ def _repriced(offer: Offer, known: dict[tuple[str, str, str, bool], MicroDollars
     spot = _price(offer, "spot", offer.spot_micro_usd_per_hour, known.get((*what, True)), refused)
     on_demand = _price(offer, "on demand", offer.on_demand_micro_usd_per_hour, known.get((*what, False)), refused)
     if spot is not None and on_demand is not None and spot > on_demand:
-        refused[f"{_named(offer)} would be dearer as spot than on demand."] = None
+        refused[f"{_named(offer)} would cost more as spot than on demand."] = None
         return offer
     return structs.replace(offer, spot_micro_usd_per_hour=spot, on_demand_micro_usd_per_hour=on_demand)
 

@@ -1,7 +1,7 @@
-"""The newest known catalog: shipped prices, then those last fetched, then those that are fetched.
+"""The newest known catalog: shipped prices, then stored ones of an earlier run, then newly fetched ones.
 
-Nothing waits for it: `recall` reads a file, and `run` fetches in its own time. Whatever goes wrong leaves the prices
-that are known. Where prices come from is the provider's: see `PriceSource`.
+No caller waits: `recall` reads a file, and `run` fetches in the background. After an error the known prices stay. A
+provider implements `PriceSource`.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from runtime.logs import logger
 
 AGAIN_S = 900.0
 LEAST_SHARE = 0.5
-"""Share of the known prices that a fetched list must have to be believed: a list of a few is a wrong one."""
-TOLD_AT_MOST = 5
+"""The least share of the known prices that a fetched list must have: a shorter list is not trusted."""
+REPORTED_AT_MOST = 5
 
 OnChange = Callable[[Catalog], None]
 OnProblem = Callable[[str], None]
@@ -31,10 +31,10 @@ class PricesAway(Temporary):
 
 
 class PricesRefused(Permanent):
-    """The cloud refuses, or what answers is not the price list: a person has to act."""
+    """The cloud refuses, or the answer is not a price list: a person must act."""
 
-    def __init__(self, sentence: str, hint: str = "") -> None:
-        super().__init__(sentence)
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
         self.hint = hint
 
 
@@ -43,7 +43,7 @@ class PriceSource(Protocol):
 
     @property
     def name(self) -> str:
-        """Where the list is, for people."""
+        """The location of the list, for people."""
 
     @property
     def every_s(self) -> float:
@@ -58,22 +58,22 @@ class PriceSource(Protocol):
 
 
 class KnownPrices(Protocol):
-    """Prices of one cloud, or of all of a fleet."""
+    """Prices of one cloud, or of all clouds of a fleet."""
 
     @property
     def catalog(self) -> Catalog:
-        """Always one that can be planned with."""
+        """The newest known catalog; always usable."""
 
     @property
     def problem(self) -> str:
-        """Why the last refresh changed nothing; empty if it succeeded."""
+        """Why the last refresh failed; empty if it succeeded."""
 
     async def run(self, on_problem: OnProblem) -> None:
         """Runs until cancelled, or returns if nothing can be fetched."""
 
 
 class Prices:
-    """`catalog` is always one that can be planned with."""
+    """Prices of one cloud. `catalog` is always usable."""
 
     def __init__(
         self,
@@ -92,10 +92,10 @@ class Prices:
         self._log = logger()
         self.catalog = shipped
         self.problem = ""
-        """Why the last refresh changed nothing; empty if it succeeded."""
+        """Why the last refresh failed; empty if it succeeded."""
 
     def recall(self) -> None:
-        """What was fetched before, unless the data that came with the program is newer."""
+        """Use the stored prices, unless the shipped ones are newer."""
         found = cache.load(self._cache)
         if isinstance(found, str):
             self._fail(found)
@@ -103,7 +103,7 @@ class Prices:
             self.catalog = reprice(self._shipped, found).catalog
 
     async def run(self, on_problem: OnProblem = lambda problem: None) -> None:
-        """Runs until cancelled; returns at once without credentials. `on_problem` is called once per new reason."""
+        """Run until cancelled; return at once if nothing can be fetched. Calls `on_problem` once per new reason."""
         if self._source.why_not:
             self.problem = self._source.why_not
             return
@@ -116,7 +116,7 @@ class Prices:
             await self._rest(self._source.every_s if refreshed else min(AGAIN_S, self._source.every_s))
 
     async def refresh(self) -> bool:
-        """Once. False if nothing came of it."""
+        """Fetch once; returns whether the prices were refreshed."""
         try:
             prices = await self._source.fetch(self._shipped.offers)
         except PricesRefused as error:
@@ -125,13 +125,13 @@ class Prices:
             return self._fail(str(error))
         known = len({(offer.region, offer.machine_type, offer.accelerator) for offer in self._shipped.offers}) * 2
         if len(prices) < known * LEAST_SHARE:
-            return self._fail(f"{self._source.name} has only {len(prices)} of {known} prices that are wanted.")
+            return self._fail(f"{self._source.name} has only {len(prices)} of {known} wanted prices.")
         return await self._learn(PriceList(datetime.now(UTC).date().isoformat(), self._source.name, tuple(prices)))
 
     async def _learn(self, fetched: PriceList) -> bool:
         repriced = reprice(self._shipped, fetched)
-        for sentence in repriced.refused[:TOLD_AT_MOST]:
-            self._log.warning("price_refused", why=sentence)
+        for message in repriced.refused[:REPORTED_AT_MOST]:
+            self._log.warning("price_refused", why=message)
         unsaved = await asyncio.to_thread(cache.save, self._cache, fetched)
         if unsaved:
             self._log.warning("prices_not_saved", why=unsaved)
@@ -141,10 +141,10 @@ class Prices:
         self._on_change(self.catalog)
         return True
 
-    def _fail(self, sentence: str) -> bool:
-        if sentence != self.problem:
-            self._log.warning("prices_not_refreshed", using=f"prices of {self.catalog.date}", why=sentence)
-        self.problem = sentence
+    def _fail(self, message: str) -> bool:
+        if message != self.problem:
+            self._log.warning("prices_not_refreshed", using=f"prices of {self.catalog.date}", why=message)
+        self.problem = message
         return False
 
 

@@ -1,6 +1,6 @@
-"""The data that comes with the program: prices and links as of a date, checked whole when they are read.
+"""The shipped data: prices and links as of a date, fully checked when they are read.
 
-Each file says when its figures were true and where they are from. A file with mistakes is refused with all of them.
+Each file has the date and the source of its figures. An invalid file is refused with all its problems.
 """
 
 from collections import Counter
@@ -16,8 +16,8 @@ from controlplane.catalog.links import Link, Links, continent_pair
 from controlplane.catalog.money import MicroDollars, UsdText, micro_dollars
 from controlplane.catalog.offers import Catalog, Offer
 from controlplane.catalog.places import CONTINENTS, Distance
-from runtime.decoding import Checks, decode_checked
 from runtime.errors import UserError
+from runtime.problems import Checks, decode_checked
 
 T = TypeVar("T")
 
@@ -109,7 +109,7 @@ def _shipped(name: str) -> bytes:
 
 
 def _read(content: bytes, wanted: type[T], name: str, checks: Checks[T]) -> T:
-    """Quickly where all is well; the slow way, which finds every problem, where it is not."""
+    """Decode a file: fast if it is valid, otherwise again by the slow way that finds every problem."""
     try:
         read = msgspec.json.decode(content, type=wanted)
         if not checks(read):
@@ -152,7 +152,7 @@ def _price_problems(read: PriceFile) -> Sequence[tuple[str, str]]:
         if machine.accelerator not in BY_NAME:
             found.append((f"machines[{place}]", f"there is no accelerator {machine.accelerator}"))
         if machines[machine.machine_type, machine.accelerator] > 1:
-            found.append((f"machines[{place}]", f"{machine.machine_type} with {machine.accelerator} comes twice"))
+            found.append((f"machines[{place}]", f"{machine.machine_type} with {machine.accelerator} is listed twice"))
     offered = Counter(
         (row.region, zone, row.machine_type, row.accelerator) for row in read.prices for zone in row.zones
     )
@@ -167,7 +167,7 @@ def _row_problems(
     what = f"{row.machine_type} with {row.accelerator}"
     found: list[str] = []
     if (row.machine_type, row.accelerator) not in machines:
-        found.append(f"{what} is not among the machines")
+        found.append(f"{what} is not listed under machines")
     found += [
         f"{what} is offered twice in {row.region}-{zone}"
         for zone in sorted(set(row.zones))
@@ -177,9 +177,9 @@ def _row_problems(
     if spot is None and on_demand is None:
         found.append(f"{what} has no price in {row.region}")
     if 0 in (spot, on_demand):
-        found.append(f"{what} is free in {row.region}, which no machine is")
+        found.append(f"{what} has the price 0 in {row.region}")
     if spot is not None and on_demand is not None and spot > on_demand:
-        found.append(f"{what} is dearer as spot than on demand in {row.region}")
+        found.append(f"{what} costs more as spot than on demand in {row.region}")
     return found
 
 
@@ -193,5 +193,5 @@ def _link_problems(read: LinkFile) -> Sequence[tuple[str, str]]:
             (f"egress[{place}]", f"there is no continent {each}") for each in row.between if each not in CONTINENTS
         ]
         if pairs[continent_pair(*row.between)] > 1:
-            found.append((f"egress[{place}]", f"between {' and '.join(row.between)} comes twice"))
+            found.append((f"egress[{place}]", f"{' and '.join(row.between)} are listed twice"))
     return found

@@ -1,4 +1,4 @@
-"""Offers as people see them: with what was seen of them, if anything was."""
+"""Views of offers for people, with the observations of their zones."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from messages.offers import OfferList, OfferView
 
 
 def offer_list(catalog: Catalog, memory: Memory | None, at: float, offers: Iterable[Offer] | None = None) -> OfferList:
-    """Without a memory, nothing is said of availability."""
+    """The view of a catalog's offers; without a memory it has no availability."""
     chosen = catalog.offers if offers is None else offers
     return OfferList(
         offers=tuple(offer_view(offer, memory, at) for offer in chosen),
@@ -37,7 +37,7 @@ def offer_view(offer: Offer, memory: Memory | None, at: float) -> OfferView:
 
 
 def _seen(memory: Memory | None, offer: Offer, at: float) -> Estimate | None:
-    """None where it would be the prior only."""
+    """The estimate of an offer's zone; None without observations."""
     if memory is None:
         return None
     seen = estimate(memory, offer.zone, offer.accelerator, at)

@@ -1,1 +1,1 @@
-"""Providers of machines behind one small interface. GKE is the first; of another cloud most is one more folder."""
+"""Providers of machines behind one small interface. GKE is the first; another cloud needs mainly its own folder."""

@@ -1,6 +1,6 @@
 """Several clouds as one: each call goes to the cloud of its cluster or zone.
 
-A listing is whole or fails: of half a listing one would believe that the rest is gone.
+A listing is complete or fails: a partial listing would make the missing resources look deleted.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class Clouds:
         return _together(await self._of_all(lambda cloud: cloud.market()))
 
     async def quotas(self, scope: str) -> Sequence[Quota] | Unreachable | Refused:
-        """Of the `PROJECT`: those of each cloud's project, each in a scope of its own."""
+        """Quotas of a region, or of each cloud's project for `PROJECT`; their scope names the cloud."""
         if scope != PROJECT:
             name = self._by_region.get(scope)
             if name is None:
@@ -97,7 +97,7 @@ class Clouds:
     async def access_token(self, cluster: ClusterName) -> str:
         cloud = self._of(cluster)
         if cloud is None:
-            raise UserError(_unknown(cluster).detail, "`clusters` of the fleet file names those that there are")
+            raise UserError(_unknown(cluster).detail, "use a cluster that `clusters` of the fleet file lists")
         return await cloud.access_token(cluster)
 
     # Changes
@@ -159,21 +159,27 @@ def _together(found: Mapping[str, Sequence[T]] | Unreachable | Refused) -> Seque
     return [each for those in found.values() for each in those]
 
 
+def scope_of(name: str) -> str:
+    """The scope of the quotas of one cloud's project."""
+    return f"{PROJECT} of {name}"
+
+
 def _outside(name: str, key: QuotaKey) -> QuotaKey:
-    """A cloud's own key, as the whole fleet sees it."""
-    return key._replace(scope=f"{PROJECT} of {name}") if key.scope == PROJECT else key
+    """Translate a cloud's own key into the key that is unique in the fleet."""
+    return key._replace(scope=scope_of(name)) if key.scope == PROJECT else key
 
 
 def _inside(name: str, key: QuotaKey) -> QuotaKey:
-    return key._replace(scope=PROJECT) if key.scope == f"{PROJECT} of {name}" else key
+    """Translate a key of the fleet into the cloud's own key."""
+    return key._replace(scope=PROJECT) if key.scope == scope_of(name) else key
 
 
 def _unknown(cluster: ClusterName) -> NotFound:
-    return NotFound(f"No cloud of the fleet has a cluster {cluster}")
+    return NotFound(f"No cloud of the fleet has the cluster {cluster}")
 
 
 def _in_two_clouds(cluster: ClusterName, one: str, other: str) -> Refused:
     return Refused(
-        f"The cluster {cluster} is in {one} and in {other}, but calls go to the cloud of a cluster by its name",
-        "delete one of the two, or name the fleet's cluster otherwise in the fleet file",
+        f"Both {one} and {other} have a cluster {cluster}, but a cluster's name must be unique in the fleet",
+        "delete one of the two, or rename the fleet's cluster in the fleet file",
     )

@@ -1,4 +1,4 @@
-"""What every cloud must do. Small on purpose: EKS or AKS is one more implementation held to the same contract tests."""
+"""The interface of every cloud. It is small, so that EKS or AKS can implement it and pass the same contract tests."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from messages.ids import ClusterName
 
 SYSTEM_POOL = "system"
 PROTECT_S = 180 * 86_400.0
-"""Seconds of protection from node upgrades that one request asks for."""
+"""Seconds for which one request protects a cluster from node upgrades."""
 
 
 class ClusterStatus(StrEnum):
@@ -20,18 +20,18 @@ class ClusterStatus(StrEnum):
     RUNNING = "running"
     STOPPING = "stopping"
     ERROR = "error"
-    """Its creation failed; it still has a name, and costs, until it is deleted."""
+    """The creation failed. The cluster occupies its name and costs money until it is deleted."""
 
 
 class PoolStatus(StrEnum):
     PROVISIONING = "provisioning"
     RUNNING = "running"
-    """It exists. Whether it lacks nodes, and why, is in `PoolInfo.shortage`."""
+    """The pool exists. `PoolInfo.shortage` explains missing nodes."""
     STOPPING = "stopping"
     UPDATING = "updating"
-    """The cloud changes its nodes, in an upgrade, a repair or a resize; it may have extra nodes meanwhile."""
+    """The cloud upgrades, repairs or resizes the pool, which may have extra nodes meanwhile."""
     ERROR = "error"
-    """No node will ever come: it has to be deleted."""
+    """The pool never gets nodes and must be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class PoolPlan:
-    """A node pool of one zone. Disks, drivers, networks and the like are settings of the provider."""
+    """A node pool of one zone. The provider's settings define disks, drivers and networks."""
 
     name: str
     kind: MachineKind
@@ -58,12 +58,12 @@ class PoolPlan:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     shutdown_grace_s: int = 30
-    """Seconds by which a preempted node delays its end."""
+    """Seconds by which a preempted node delays its shutdown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """A cluster with a small system pool. Its network and the like are settings of the provider."""
+    """A cluster with a small system pool. The provider's settings define its network."""
 
     name: ClusterName
     location: str
@@ -74,17 +74,17 @@ class ClusterPlan:
 
 
 def system_pool(zone: str, machine_type: str, size: int) -> PoolPlan:
-    """The pool that a cluster begins with, which no job uses."""
+    """The first pool of a cluster; no job uses it."""
     return PoolPlan(SYSTEM_POOL, MachineKind(zone, machine_type, "", 0, spot=False), size)
 
 
 @dataclass(frozen=True, slots=True)
 class RecentShortage:
-    """The newest refusal of a node that a pool still misses."""
+    """The newest refusal of a node that a pool still lacks."""
 
     reason: StockedOut | QuotaExceeded | Refused
     age_s: float
-    """By the cloud's own clock."""
+    """Seconds since the refusal by the cloud's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class PoolInfo:
     ref: PoolRef
     kind: MachineKind
     size: int
-    """As the cloud last reported its target; the nodes themselves are seen through Kubernetes."""
+    """The target that the cloud reported last. Kubernetes shows the nodes themselves."""
     status: PoolStatus
     labels: Mapping[str, str]
     detail: str = ""
@@ -108,28 +108,28 @@ class ClusterInfo:
     pools: tuple[PoolInfo, ...] = ()
     detail: str = ""
     advice: str = ""
-    """What a person should correct though it runs, and how; empty if nothing is known."""
+    """What a person should correct although the cluster runs, and how; may be empty."""
     status: ClusterStatus = ClusterStatus.PROVISIONING
     protected_until: float | None = None
-    """Unix seconds until when the cloud does not upgrade its nodes by itself; None: it may do so now."""
+    """Unix seconds until which the cloud does not upgrade nodes by itself; None: it may upgrade them now."""
 
 
 @dataclass(frozen=True, slots=True)
 class KubernetesAccess:
-    """How to reach a cluster's API. Tokens are asked for each time they are needed: they expire."""
+    """How to reach a cluster's API. It has no token, because tokens expire: see `Cloud.access_token`."""
 
     endpoint: str
     ca_certificate: str
-    """PEM; empty where the endpoint is plain HTTP."""
+    """PEM; empty if the endpoint is plain HTTP."""
 
 
 class QuotaKey(NamedTuple):
-    """One limit on what the project may have."""
+    """One limit on what the project may use."""
 
     scope: str
     """A region, or `PROJECT`."""
     metric: str
-    """The provider's name for it: an opaque key for us, and text for people."""
+    """The provider's name of the quota: an opaque key for the control plane, text for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,25 +140,25 @@ class Quota:
 
 
 Needs = Mapping[QuotaKey, int]
-"""What one node takes of each quota."""
+"""The amount of each quota that one node needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineInfo:
-    """A machine as the cloud bills it: the next one under the same name is another."""
+    """A machine as the cloud bills it. A later machine with the same name has another id."""
 
     id: str
     name: str
-    """Of its node, too."""
+    """The name of the machine and of its node."""
     kind: MachineKind
     started_at: float
-    """Unix seconds; it costs from then on."""
+    """Unix seconds from which the machine costs money."""
     labels: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class MarketPrice:
-    """Of one accelerator with its share of the machine; of one vCPU where the accelerator is `cpu`."""
+    """The price of one accelerator with its share of the machine, or of one vCPU if the accelerator is `cpu`."""
 
     zone: str
     accelerator: str
@@ -167,7 +167,7 @@ class MarketPrice:
 
 
 class Cloud(Protocol):
-    """Reads answer with what was found or why not; changes with an outcome when the operation has ended."""
+    """A provider. A read returns its result or why it failed; a change returns an outcome when its operation ends."""
 
     async def clusters(self) -> Sequence[ClusterInfo] | Unreachable | Refused: ...
 
@@ -176,39 +176,39 @@ class Cloud(Protocol):
     async def delete_cluster(self, cluster: ClusterName) -> Outcome: ...
 
     async def protect_from_upgrades(self, cluster: ClusterName, until: float) -> Outcome:
-        """Keep its nodes from upgrades until then (Unix seconds); what other people set stays as it is."""
+        """Prevent node upgrades until a time in Unix seconds. Maintenance settings of other people do not change."""
 
     async def create_pool(self, cluster: ClusterName, plan: PoolPlan) -> Outcome: ...
 
     async def resize_pool(self, pool: PoolRef, size: int) -> Outcome: ...
 
     async def remove_nodes(self, pool: PoolRef, nodes: Sequence[str]) -> Outcome:
-        """These very nodes; the pool's target shrinks with them."""
+        """Remove exactly these nodes and reduce the pool's target by their number."""
 
     async def delete_pool(self, pool: PoolRef) -> Outcome: ...
 
     async def quotas(self, scope: str) -> Sequence[Quota] | Unreachable | Refused:
-        """Those of a region, or of the whole `PROJECT`."""
+        """Quotas of a region, or of the whole `PROJECT`."""
 
     def needs(self, plan: PoolPlan, quotas: Iterable[Quota]) -> Needs:
-        """What one node of the pool takes of these quotas. Pure: makes no call."""
+        """What one node of the pool needs of these quotas. Pure: makes no call."""
 
     @property
     def quotas_page(self) -> str:
-        """Where a person asks for more."""
+        """The web page on which a person requests more quota."""
 
     async def machines(self) -> Sequence[MachineInfo] | Unreachable | Refused:
-        """All that were made for a job and cost now, also those that are not nodes yet."""
+        """All machines of jobs that cost money now, including machines that are not nodes yet."""
 
     async def market(self) -> Sequence[MarketPrice] | Unreachable | Refused:
-        """Prices of this moment, where they move; none where they are those of a list."""
+        """Current prices in zones where prices change; empty if the cloud has only list prices."""
 
     async def kubernetes_access(self, cluster: ClusterName) -> KubernetesAccess | Unreachable | Refused: ...
 
     async def access_token(self, cluster: ClusterName) -> str:
         """A fresh token for the Kubernetes API of a cluster, cached until shortly before it expires.
 
-        Raises `Temporary` where nobody answers, and `UserError` where a person has to act.
+        Raises `Temporary` if the cloud does not answer, and `UserError` if a person must act.
         """
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""What one look at a cloud finds: machines and prices of the same moment."""
+"""The result of one look at a cloud: machines and prices of the same moment."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,27 +9,27 @@ from controlplane.clouds.interface import Cloud, MachineInfo, MarketPrice
 from controlplane.clouds.outcomes import Refused, Unreachable
 
 PRICES_S = 20.0
-"""Seconds after which a look does without prices."""
+"""Seconds after which a look stops waiting for prices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
     number: int
     at: float
-    """Unix seconds when it began: what it shows was so no earlier."""
+    """Unix seconds when the look began. Everything in it was read later."""
     machines: Sequence[MachineInfo] | Unreachable | Refused
     prices: Sequence[MarketPrice] | Unreachable | Refused
 
 
 class Looks(Protocol):
-    """A row of looks at the cloud, the same for all who follow it."""
+    """A sequence of looks at the cloud, shared by all readers."""
 
     async def next(self, after: int) -> Look:
-        """The newest look, as soon as its number is larger than `after`."""
+        """Wait for a look with a number larger than `after`, and return the newest."""
 
 
 async def look_at(cloud: Cloud, at: float, number: int = 1) -> Look:
-    """Machines and prices are read at the same time; `at` is now, in Unix seconds."""
+    """Read machines and prices at the same time. `at` is the current time in Unix seconds."""
     machines, prices = await asyncio.gather(cloud.machines(), _prices(cloud))
     return Look(number, at, machines, prices)
 

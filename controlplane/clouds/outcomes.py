@@ -1,4 +1,4 @@
-"""How a cloud operation can end. Each is an event for the allocator, never an exception."""
+"""The possible results of a cloud operation. Each is an event for the allocator, never an exception."""
 
 from dataclasses import dataclass
 from typing import assert_never
@@ -9,21 +9,21 @@ PROJECT = "the project"
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """As asked."""
+    """The cloud did what was requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class StockedOut:
-    """No machines just now. The pool exists and keeps trying by itself until it is resized or deleted."""
+    """The cloud has no machines now. The pool exists and retries by itself until it is resized or deleted."""
 
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """It was begun and goes on, but not for us: it had no end in the time that it was given.
+    """The operation did not end within its timeout and still runs.
 
-    As after a stockout the cloud keeps trying, and until it has ended it may be in the way of others.
+    The cloud retries it by itself, as after a stockout. Until it ends, it may block other operations.
     """
 
     detail: str
@@ -31,32 +31,32 @@ class Unfinished:
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """A quota that a request would pass."""
+    """A quota that a request would exceed."""
 
     metric: str
     is_regional: bool
     """False for a quota of the whole project."""
     requested: float
-    """By the whole request."""
+    """The amount that the whole request needs."""
     available: float
     scope: str = PROJECT
-    """Of a quota that is not regional."""
+    """The scope of a quota that is not regional."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaExceeded:
-    """The project may not have so many."""
+    """The request exceeds a quota of the project."""
 
     detail: str
     shortfalls: tuple[Shortfall, ...] = ()
-    """As far as the cloud says how much is left."""
+    """The quotas for which the cloud reports what is left."""
     in_call: bool = False
-    """The request itself was refused, and nothing was changed."""
+    """The cloud refused the request itself and changed nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """Another operation is in the way, or too many are: try again soon."""
+    """Another operation, or too many operations, block this one: retry soon."""
 
     detail: str
 
@@ -73,21 +73,21 @@ class NotFound:
 
 @dataclass(frozen=True, slots=True)
 class Throttled:
-    """Too many requests: try again later."""
+    """Too many requests: retry later."""
 
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """Nobody answered; whether it was done is unknown until the pools are listed again."""
+    """The cloud did not answer. The next listing of the pools shows whether it performed the request."""
 
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Credentials, permissions, a disabled API, a bad request: a person has to act, and `hint` says how."""
+    """Wrong credentials, permissions or request, or a disabled API: a person must act; `hint` explains how."""
 
     detail: str
     hint: str = ""
@@ -95,17 +95,17 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Unexplained:
-    """A refusal that no rule explains: retry a few times with growing pauses, then treat it as refused."""
+    """An error that no rule explains: retry a few times with growing pauses, then treat it as refused."""
 
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
 class PartlyDone:
-    """The cloud refused some of the nodes, and their slots were given up; the operation itself may still run."""
+    """The cloud refused some of the nodes, and their slots were removed. The operation itself may still run."""
 
     size: int
-    """What the pool aims at now. Nodes that are missing to it were granted and are on their way."""
+    """The pool's target now. Its missing nodes were granted and will start."""
     reason: StockedOut | QuotaExceeded | Refused
 
 
@@ -126,7 +126,7 @@ Outcome = (
 
 
 def reason_of(outcome: Outcome) -> str:
-    """What is in the way, and what a person can do about it; empty if nothing is."""
+    """Why an operation failed and what a person can do; empty if it succeeded."""
     match outcome:
         case Done():
             return ""
@@ -151,5 +151,5 @@ def reason_of(outcome: Outcome) -> str:
 
 
 def with_hint(detail: str, hint: str) -> str:
-    """One sentence: what is wrong, and what a person can do about it."""
+    """Join what is wrong and what a person can do."""
     return f"{detail.rstrip('.')}; try: {hint}" if hint else detail

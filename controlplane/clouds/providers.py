@@ -1,7 +1,7 @@
 """Providers of machines, found by name.
 
-A provider is a folder `controlplane/clouds/<kind>` whose module `provider` has a `PROVIDER`. Nothing else in the
-control plane has to know it. The agents on its nodes know it in a folder of the same name in `agents/clouds`.
+A provider is a folder `controlplane/clouds/<kind>` whose module `provider` has a `PROVIDER`. No other code in the
+control plane refers to it. A folder of the same name in `agents/clouds` has what the agents on its nodes must know.
 """
 
 import importlib
@@ -17,46 +17,46 @@ from controlplane.clouds.spec import Fleet
 
 Environ = Mapping[str, str]
 Problem = tuple[str, str]
-"""A path in the fleet file, and what is wrong there."""
+"""A path in the fleet file and what is wrong with its value."""
 
 DEFAULT = "gke"
-"""The provider whose keys are explained where a file names none that is known."""
+"""The provider whose keys an error message explains if the file does not name a known provider."""
 
 
 class Provider(Protocol):
-    """All that is particular to a cloud. `fleet` is always of `fleet_type`: the part of a fleet in this cloud."""
+    """What is specific to a cloud. `fleet` is the part of a fleet in this cloud and has the type `fleet_type`."""
 
     @property
     def fleet_type(self) -> type[Fleet]:
-        """The keys of a fleet file, with those that only this cloud has."""
+        """The keys of a fleet file, including those of this cloud alone."""
 
     def problems(self, fleet: Any) -> Sequence[Problem]:
-        """What no single key of the file can show."""
+        """Problems that concern several keys of the file."""
 
     def placed(self, fleet: Any, folder: Path) -> Fleet:
-        """With the paths in it resolved from the folder of the file."""
+        """The fleet with its paths resolved relative to the file's folder."""
 
     def load(self) -> None:
-        """Imports what is needed later; blocks."""
+        """Import modules that are needed later; blocks."""
 
     async def open(self, fleet: Any, environ: Environ) -> Cloud:
-        """Raises `UserError` for settings that cannot be used. Makes no call yet."""
+        """Create the cloud without calling it. Raises `UserError` for unusable settings."""
 
     def prices(self, fleet: Any, environ: Environ, cloud: Cloud) -> Prices:
-        """What the cloud's machines cost; `cloud` is what `open` answered. Reads files. Raises `UserError`."""
+        """Prices of the cloud's machines; `cloud` is the result of `open`. Reads files. Raises `UserError`."""
 
     def pull_hint(self, fleet: Any, environ: Environ) -> Callable[[str], str]:
-        """How to let nodes pull an image; empty where its registry is not the cloud's."""
+        """A function that explains how to let nodes pull an image; its text is empty for registries of others."""
 
     def removal_command(self, fleet: Any, environ: Environ, machine: MachineInfo) -> str:
-        """The command with which a person removes a machine that is in no pool."""
+        """The command that removes a machine which is in no pool."""
 
 
 _registered: dict[str, Provider] = {}
 
 
 def register(kind: str, provider: Provider) -> None:
-    """Adds a provider that has no folder here."""
+    """Add a provider that has no folder here."""
     _registered[kind] = provider
 
 
@@ -70,7 +70,7 @@ def kinds() -> list[str]:
 
 
 def provider_of(kind: str) -> Provider:
-    """Raises `KeyError` if there is none."""
+    """The provider with this name. Raises `KeyError` if there is none."""
     if kind not in kinds():
         raise KeyError(kind)
     if kind not in _registered:

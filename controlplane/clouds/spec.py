@@ -1,4 +1,4 @@
-"""`fleet.yaml` as its owner writes it: what all clouds have in common.
+"""The keys of `fleet.yaml` that all clouds have in common.
 
 Each provider adds its own keys in a subclass of `Fleet`. Every key is described in docs/fleet.md.
 """
@@ -14,7 +14,7 @@ ResourceName = Annotated[
     str,
     Meta(
         pattern=r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?\Z",
-        description="lower-case letters, digits and '-', beginning with a letter, at most 40",
+        description="at most 40 lower-case letters, digits and '-', with a letter first",
     ),
 ]
 PlaceName = Annotated[
@@ -48,16 +48,16 @@ Nodes = Annotated[int, Meta(ge=1, le=1000)]
 
 class CloudSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kind: str
-    """The name of a provider, which is that of its folder."""
+    """The name of a provider, equal to the name of its folder."""
 
 
 class ClusterSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: ResourceName
     location: PlaceName
     zones: Annotated[tuple[PlaceName, ...], Meta(min_length=1, max_length=20)]
-    """Where its pools may be; the first one has the system pool."""
+    """The zones in which its pools may be; the first has the system pool."""
     region: PlaceName | None = None
-    """What the location says, unless given."""
+    """The region; None: derived from the location."""
 
 
 class SystemPool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,12 +72,12 @@ class TaintSpec(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the nodes of every job's pools have in common."""
+    """Settings of the nodes in the pools of all jobs."""
 
     taints: tuple[TaintSpec, ...] = ()
     shutdown_grace_s: int = 30
     unready_timeout_s: Annotated[float, Meta(ge=10, le=86_400)] = 900.0
-    """How long a node that is not ready, and is replaced, is kept."""
+    """Seconds after which a node that is not ready, and is replaced, is removed."""
 
 
 class OfferSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -91,7 +91,7 @@ class OfferSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class PodSpec(Struct, frozen=True, forbid_unknown_fields=True):
-    """Our own pods: the cluster-controller, the notice watcher, the workers' agents."""
+    """Settings of Tradewind's pods: cluster-controller, notice watcher and worker-agents."""
 
     image: Image
     namespace: Name = "tradewind"
@@ -106,7 +106,7 @@ class Fleet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cloud: CloudSpec
     clusters: Annotated[tuple[ClusterSpec, ...], Meta(min_length=1, max_length=100)]
     offers: Annotated[tuple[OfferSpec, ...], Meta(min_length=1, max_length=1000)]
-    """Most wanted first."""
+    """Offers in order of preference."""
     pods: PodSpec
     system_pool: SystemPool
     nodes: NodeSpec = NodeSpec()
@@ -114,12 +114,12 @@ class Fleet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class FleetOfSeveralClouds(Fleet, frozen=True, kw_only=True):
-    """The parts of a file with `clouds:`, together: clusters and offers of all of them in the file's order."""
+    """The fleet of a file with `clouds:`; it has the clusters and offers of all clouds in the file's order."""
 
     parts: Mapping[str, Fleet]
-    """By the cloud's name in the file, each as if it were a fleet of its own."""
+    """The part in each cloud as a separate fleet, by the cloud's name in the file."""
 
 
 def parts_of(fleet: Fleet) -> Mapping[str, Fleet]:
-    """Each cloud's part of the fleet, by the cloud's name; of a file with one cloud, the fleet itself."""
+    """Each cloud's part of the fleet by the cloud's name. A fleet in one cloud is its own only part."""
     return fleet.parts if isinstance(fleet, FleetOfSeveralClouds) else {fleet.cloud.kind: fleet}

@@ -1,1 +1,1 @@
-"""The fleet: the clusters we may use and the machines we may ask for, from one file."""
+"""The fleet file: the clusters that jobs may use and the machines that they may request."""

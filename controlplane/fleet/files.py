@@ -1,7 +1,7 @@
-"""Reading a fleet file: all problems at once, and where each is.
+"""Reading a fleet file: it reports all problems at once, each with its path.
 
 A file with `cloud:` is decoded by its provider. A file with `clouds:` is divided into one such file for each cloud, and
-put together again.
+the decoded parts are joined.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,21 +14,21 @@ import msgspec
 from controlplane.catalog.places import region_of
 from controlplane.clouds.providers import DEFAULT, Provider, kinds, provider_of
 from controlplane.clouds.spec import CloudSpec, ClusterSpec, Fleet, FleetOfSeveralClouds, NodeSpec, OfferSpec
-from runtime.decoding import decode_checked
 from runtime.errors import UserError
+from runtime.problems import decode_checked
 from runtime.yaml_files import yaml_file
 
-HINT = "docs/fleet.md describes every key; examples/fleet-gke.yaml is a whole one"
+HINT = "docs/fleet.md describes every key; examples/fleet-gke.yaml is a complete example"
 SEVERAL = "clouds"
 OUR_PREFIX = "tradewind-"
 
 T = TypeVar("T")
 Problem = tuple[str, str]
-"""Path in the file; what is wrong and what would be right."""
+"""The path in the file; what is wrong and what is valid."""
 
 
 def read_fleet(path: Path) -> Fleet:
-    """Raises `UserError`."""
+    """Read and check a fleet file. Raises `UserError`."""
     try:
         data = yaml_file(path, Any)
         folder = path.resolve().parent
@@ -36,7 +36,7 @@ def read_fleet(path: Path) -> Fleet:
             return _several(data, str(path), folder)
         return _decoded(data, str(path), folder)
     except UserError as error:
-        raise UserError(error.sentence, error.hint or HINT, error.problems) from None
+        raise UserError(error.message, error.hint or HINT, error.problems) from None
 
 
 def _decoded(data: Any, what: str, folder: Path) -> Fleet:
@@ -56,7 +56,7 @@ def _problems(provider: Provider, fleet: Fleet) -> list[Problem]:
 
 
 def _several(data: Mapping[str, Any], what: str, folder: Path) -> Fleet:
-    """Every part is decoded, so that the problems of all are reported together."""
+    """Decode the part of each cloud, and report the problems of all parts together."""
     found = [f"{path}: {text}" for path, text in _division_problems(data)]
     parts: dict[str, Fleet] = {}
     for name, part in _division(data).items():
@@ -89,7 +89,7 @@ def _several(data: Mapping[str, Any], what: str, folder: Path) -> Fleet:
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """One cloud's part of a file, as a file of its own."""
+    """One cloud's part of a file, in the form of a separate file."""
 
     name: str
     data: dict[str, Any]
@@ -100,7 +100,7 @@ class _Part(msgspec.Struct, frozen=True):
     """Numbers of the part's clusters and offers in the file."""
 
     def renamed(self, problem: str) -> str:
-        """With the place in the whole file."""
+        """The problem with its path in the whole file."""
         for key, numbers in (("clusters", self.clusters), ("offers", self.offers)):
             for number, original in reversed(list(enumerate(numbers))):
                 problem = problem.replace(f"{key}[{number}]", f"{key}[#{original}]")
@@ -127,7 +127,7 @@ def _division(data: Mapping[str, Any]) -> dict[str, _Part]:
 def _division_problems(data: Mapping[str, Any]) -> Iterator[Problem]:
     names = [str(name) for name in data[SEVERAL]]
     if "cloud" in data:
-        yield "cloud", f"is given beside {SEVERAL}; a file has one of the two"
+        yield "cloud", f"cannot be combined with {SEVERAL}; use one of the two"
     clusters = _listed(data, "clusters")
     first: dict[object, int] = {}
     for number, each in clusters.items():
@@ -135,7 +135,7 @@ def _division_problems(data: Mapping[str, Any]) -> Iterator[Problem]:
             yield f"clusters[{number}].cloud", f"must be one of {SEVERAL}: {', '.join(names)}"
         before = first.setdefault(str(each.get("name")), number)
         if before != number:
-            yield f"clusters[{number}].name", f"says the same as clusters[{before}]"
+            yield f"clusters[{number}].name", f"is the same as in clusters[{before}]"
     known = {each.get("name") for each in clusters.values()}
     for number, each in _listed(data, "offers").items():
         if each.get("cluster") not in known:
@@ -143,13 +143,13 @@ def _division_problems(data: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _shared_places(parts: Mapping[str, Fleet]) -> Iterator[Problem]:
-    """A region tells which cloud is meant: it belongs to one."""
+    """Find regions in several clouds. A region identifies its cloud."""
     owner: dict[str, str] = {}
     for name, part in parts.items():
         for region in {region_of(zone) for cluster in part.clusters for zone in cluster.zones}:
             other = owner.setdefault(region, name)
             if other != name:
-                yield "clusters", f"the region {region} is in {other} and in {name}, but must be in one cloud"
+                yield "clusters", f"both {other} and {name} have the region {region}, but it must be in one cloud"
 
 
 def _listed(data: Mapping[str, Any], key: str) -> dict[int, Mapping[str, Any]]:
@@ -157,7 +157,7 @@ def _listed(data: Mapping[str, Any], key: str) -> dict[int, Mapping[str, Any]]:
     return {number: each for number, each in enumerate(found) if isinstance(each, Mapping)}
 
 
-# What no single key can show
+# Problems that concern several keys
 
 
 def _contradictions(fleet: Fleet) -> list[Problem]:
@@ -176,7 +176,7 @@ def _places(path: str, cluster: ClusterSpec) -> Iterator[Problem]:
         yield f"{path}.region", f"is {cluster.region}, but {cluster.location} is in {region}"
     for number, zone in enumerate(cluster.zones):
         if region_of(zone) != region:
-            yield f"{path}.zones[{number}]", f"is {zone}, but a cluster's nodes are all in its region, {region}"
+            yield f"{path}.zones[{number}]", f"is {zone}, but all nodes of a cluster must be in its region, {region}"
     yield from _twice(f"{path}.zones", cluster.zones, lambda zone: zone, "")
 
 
@@ -191,10 +191,10 @@ def _offers(fleet: Fleet) -> Iterator[Problem]:
                 f"there is no cluster '{offer.cluster}' in this file; there are {', '.join(clusters)}",
             )
         elif offer.zone not in cluster.zones:
-            text = f"is {offer.zone}, which is none of the zones of {cluster.name}: {', '.join(cluster.zones)}"
+            text = f"is {offer.zone}, which is not a zone of {cluster.name}: {', '.join(cluster.zones)}"
             yield f"{path}.zone", text
         if offer.accelerator is None and offer.per_node is not None:
-            yield f"{path}.per_node", f"is {offer.per_node}, but no accelerator is named"
+            yield f"{path}.per_node", f"is {offer.per_node}, but the offer has no accelerator"
     yield from _twice("offers", fleet.offers, _kind, "")
 
 
@@ -205,7 +205,7 @@ def _kind(offer: OfferSpec) -> tuple[object, ...]:
 def _labels(fleet: Fleet) -> Iterator[Problem]:
     for key in fleet.labels:
         if key.startswith(OUR_PREFIX):
-            yield f"labels.{key}", f"begins with '{OUR_PREFIX}', which is kept for Tradewind's own labels"
+            yield f"labels.{key}", f"begins with '{OUR_PREFIX}', which is reserved for Tradewind's own labels"
 
 
 def _twice(path: str, items: Sequence[T], key: Callable[[T], object], field: str) -> Iterator[Problem]:
@@ -214,4 +214,4 @@ def _twice(path: str, items: Sequence[T], key: Callable[[T], object], field: str
         before = first.setdefault(key(item), index)
         if before != index:
             where = f"{path}[{index}].{field}" if field else f"{path}[{index}]"
-            yield where, f"says the same as {path}[{before}]"
+            yield where, f"is the same as in {path}[{before}]" if field else f"is the same as {path}[{before}]"

@@ -1,4 +1,4 @@
-"""What the fleet file means for each part: plans for the cloud, offers for the allocator, manifests for clusters."""
+"""Translation of the fleet file into plans for the cloud, offers for the allocator, and settings of manifests."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,13 +18,13 @@ from messages.labels import FLEET_LABEL
 
 
 def load_providers(fleet: Fleet) -> None:
-    """Imports what the fleet's clouds need, ahead of its use; blocks."""
+    """Import the modules of the fleet's clouds before they are needed; blocks."""
     for part in parts_of(fleet).values():
         provider_of(part.cloud.kind).load()
 
 
 async def open_cloud(fleet: Fleet, environ: Mapping[str, str]) -> Cloud:
-    """Raises `UserError` for settings that cannot be used. Makes no call yet."""
+    """Create the fleet's cloud without calling it. Raises `UserError` for unusable settings."""
     parts = parts_of(fleet)
     opened = {name: await provider_of(part.cloud.kind).open(part, environ) for name, part in parts.items()}
     if len(opened) == 1:
@@ -34,7 +34,7 @@ async def open_cloud(fleet: Fleet, environ: Mapping[str, str]) -> Cloud:
 
 
 def known_prices(fleet: Fleet, environ: Mapping[str, str], cloud: Cloud) -> KnownPrices:
-    """The prices of the fleet's clouds; `cloud` is what `open_cloud` answered. Reads files. Raises `UserError`."""
+    """Prices of the fleet's clouds; `cloud` is the result of `open_cloud`. Reads files. Raises `UserError`."""
     found = [
         provider_of(part.cloud.kind).prices(part, environ, cloud.part(name) if isinstance(cloud, Clouds) else cloud)
         for name, part in parts_of(fleet).items()
@@ -43,13 +43,13 @@ def known_prices(fleet: Fleet, environ: Mapping[str, str], cloud: Cloud) -> Know
 
 
 def pull_hint(fleet: Fleet, environ: Mapping[str, str]) -> Callable[[str], str]:
-    """How to let the fleet's nodes pull an image; empty where its registry is not a cloud's."""
+    """A function that explains how to let the fleet's nodes pull an image; its text is empty for other registries."""
     hints = [provider_of(part.cloud.kind).pull_hint(part, environ) for part in parts_of(fleet).values()]
     return lambda image: next((text for hint in hints if (text := hint(image))), "")
 
 
 def removal_command(fleet: Fleet, environ: Mapping[str, str], machine: MachineInfo) -> str:
-    """The command with which a person removes a machine that is in no pool."""
+    """The command that removes a machine which is in no pool."""
     part = _part_with(fleet, machine.kind.zone)
     return provider_of(part.cloud.kind).removal_command(part, environ, machine)
 
@@ -67,7 +67,7 @@ def _cluster_plan(part: Fleet, cluster: ClusterSpec) -> ClusterPlan:
 
 
 def complete(fleet: Fleet, plan: PoolPlan, lease: Mapping[str, str]) -> PoolPlan:
-    """The plan of a pool with all that its nodes have in common with the others of the fleet; `lease`: its labels."""
+    """The plan of a pool with the fleet's common node settings and the labels of `lease`."""
     part = _part_with(fleet, plan.kind.zone)
     return replace(
         plan,
@@ -78,7 +78,7 @@ def complete(fleet: Fleet, plan: PoolPlan, lease: Mapping[str, str]) -> PoolPlan
 
 
 def offers(fleet: Fleet) -> tuple[Offer, ...]:
-    """Most wanted first."""
+    """The fleet's offers in order of preference."""
     return tuple(
         Offer(
             cluster=ClusterName(each.cluster),
@@ -112,7 +112,7 @@ def bootstrap_settings(fleet: Fleet) -> BootstrapSettings:
 
 
 def _part_with(fleet: Fleet, zone: str) -> Fleet:
-    """The part of the cloud that the zone is in; the first for a zone that the file does not name."""
+    """The part of the cloud that has the zone; the first part if the file does not name the zone."""
     parts = list(parts_of(fleet).values())
     return next((part for part in parts if any(zone in cluster.zones for cluster in part.clusters)), parts[0])
 

@@ -1,4 +1,4 @@
-"""The assignment that makes an arrangement of workers a world."""
+"""Builds the assignment for an arrangement of workers."""
 
 from msgspec.structs import replace
 
@@ -6,15 +6,15 @@ from controlplane.job.ranks import Arrangement, shares
 from controlplane.job.state import Job
 from messages.ids import Generation
 from messages.jobs import Launch
-from messages.worlds import Assignment, HotWorld, Hyperparameters, StoreAddress
+from messages.worlds import Assignment, Hyperparameters, LiveWorld, StoreAddress
 
 
 def assignment_of(
-    job: Job, generation: Generation, world: Arrangement, store: StoreAddress, why: str, hot: HotWorld | None
+    job: Job, generation: Generation, world: Arrangement, store: StoreAddress, why: str, live: LiveWorld | None
 ) -> Assignment:
     spec = job.spec
-    # Trainers that live on were started with the last world in which all were new.
-    restarts = job.record.starts if hot is None else max(0, job.record.starts - 1)
+    # Live trainers were started with the last world in which all trainers were new.
+    restarts = job.record.starts if live is None else max(0, job.record.starts - 1)
     return Assignment(
         job=job.name,
         generation=generation,
@@ -28,12 +28,12 @@ def assignment_of(
         restart_count=job.record.failures,
         max_restarts=spec.failures.max,
         restarts=restarts,
-        hot=hot,
+        live=live,
     )
 
 
 def _launch(job: Job, restarts: int) -> Launch:
-    """A restart before the first checkpoint has nothing to resume from, where it is known when that is written."""
+    """The launch, with `restart_args` if it is a restart and, where known, a checkpoint exists."""
     launch = job.spec.launch
     can_resume = launch.checkpoint_path is None or job.record.checkpointed
     if not restarts or not can_resume or not launch.restart_args:
@@ -42,7 +42,7 @@ def _launch(job: Job, restarts: int) -> Launch:
 
 
 def hyperparameters(job: Job, world_size: int) -> Hyperparameters:
-    """The global batch does not depend on the world; each rank's share of it does."""
+    """Hyperparameters of a world. Its size changes the share of each rank, not the global batch."""
     given = dict(job.spec.hyperparameters)
     batch = given.pop("global_batch", None)
     rate = given.pop("learning_rate", None)

@@ -1,7 +1,7 @@
-"""Why the present world cannot, or should not, stay as it is."""
+"""Reasons why the current world must change."""
 
-from controlplane.job.draining import can_go_on, is_draining
-from controlplane.job.live.next_world import give_up_at_s, hurry_at_s
+from controlplane.job.draining import can_continue, is_draining
+from controlplane.job.live.next_world import abandon_at_s, hurry_at_s
 from controlplane.job.live.stalls import waits_in_vain
 from controlplane.job.live.trainers import concerned, detached, is_above, is_live, is_over
 from controlplane.job.queries import (
@@ -11,21 +11,29 @@ from controlplane.job.queries import (
     member_of_prepared,
     members,
 )
-from controlplane.job.sentences import describe_exit, name_workers
 from controlplane.job.state import Job
+from controlplane.job.texts import (
+    describe_exit,
+    lost,
+    lost_peers,
+    must_leave,
+    must_leave_at_once,
+    must_leave_first,
+    next_world_late,
+)
 from controlplane.job.workers import Worker
 from messages.ids import Generation, WorkerId
 from messages.records import Phase
 from messages.worlds import Assignment, Member
 
 LONG_NOTICE_S = 60.0
-"""Seconds left of a notice down to which plain scripts that need the worker keep training until another joins."""
+"""Seconds left of a notice above which plain scripts that need the worker train until another joins."""
 
 
 def must_change(job: Job, now_s: float) -> str | None:
     if job.record.stop_why is not None or job.record.paused is not None:
         return job.record.stop_why or job.record.paused
-    why = _lost(job, _named(job)) or _has_to_go(job, now_s) or _gives_up_all(job)
+    why = _lost(job, _named(job)) or _must_leave(job, now_s) or _abandons_all(job)
     if why is not None:
         return why
     if job.round.failure is not None:
@@ -36,15 +44,15 @@ def must_change(job: Job, now_s: float) -> str | None:
 
 
 def changes_in_place(job: Job) -> bool:
-    """Its trainers can go over to a next world, so that a notice need not end the present one."""
+    """True if its trainers can switch to a next world, so that a notice does not end the current one."""
     world = job.record.assignment
     if job.record.phase is Phase.FORMING:
-        return _is_hot(world)
+        return _is_live(world)
     return job.record.prepared is not None or is_live(job)
 
 
 def _named(job: Job) -> list[Member]:
-    """Whoever is needed: members of the present world and, until its last step is done, of the prepared one."""
+    """Needed members: those of the current world and, until the last step is done, of the prepared one."""
     prepared = job.record.prepared
     if prepared is None or is_over(job):
         return list(members(job))
@@ -54,11 +62,11 @@ def _named(job: Job) -> list[Member]:
 def _lost(job: Job, named: list[Member]) -> str | None:
     for member in named:
         if member.worker not in job.workers and not (member_of(job, member.worker) and has_finished(job, member)):
-            return f"worker {member.worker} was lost: {job.gone.get(member.worker, 'gone')}"
+            return lost(member.worker, job.gone.get(member.worker, "gone"))
     return None
 
 
-def _has_to_go(job: Job, now_s: float) -> str | None:
+def _must_leave(job: Job, now_s: float) -> str | None:
     noticed = {
         member.worker: why
         for member in _noticed(job)
@@ -68,41 +76,41 @@ def _has_to_go(job: Job, now_s: float) -> str | None:
         return None
     if not changes_in_place(job):
         going = [name for name in noticed if not _can_wait(job, name, now_s)]
-        return f"worker {going[0]} has to go: {noticed[going[0]]}" if going else None
+        return must_leave(going[0], noticed[going[0]]) if going else None
     for name, at_s in hurry_at_s(job).items():
         if now_s >= at_s and not is_over(job):
-            return f"worker {name} has to go and leaves no time for a hand-over: {noticed[name]}"
+            return must_leave_at_once(name, noticed[name])
     return None
 
 
 def _noticed(job: Job) -> list[Member]:
-    """Members that were noticed, by rank."""
+    """Members with a notice, by rank."""
     named = (member_of(job, name) for name in job.workers.noticed)
     return sorted(filter(None, named), key=lambda member: member.first_rank)
 
 
 def _can_wait(job: Job, worker: WorkerId, now_s: float) -> bool:
-    """Its notice is long, and without it too few would be left to train until another worker comes."""
+    """True if the notice is long and, without the worker, too few would be left to train."""
     deadline_s = job.workers[worker].deadline_s
-    return deadline_s is not None and deadline_s - now_s > LONG_NOTICE_S and not can_go_on(job, chosen(job))
+    return deadline_s is not None and deadline_s - now_s > LONG_NOTICE_S and not can_continue(job, chosen(job))
 
 
-def _gives_up_all(job: Job) -> str | None:
-    """Too few are left for a hand-over, and nothing can come before these are gone."""
+def _abandons_all(job: Job) -> str | None:
+    """Why draining workers must leave first: no replacement can come before, and too few others are left."""
     if not job.supply.at_once or is_over(job):
         return None
     here = [worker for member in members(job) if (worker := job.workers.get(member.worker)) is not None]
     going = [worker.worker for worker in here if is_draining(job, worker)]
-    if not going or can_go_on(job, [worker for worker in here if not is_draining(job, worker)]):
+    if not going or can_continue(job, [worker for worker in here if not is_draining(job, worker)]):
         return None
-    return f"{name_workers(going)} must go before others can come: machines are given up"
+    return must_leave_first(going)
 
 
 def _first_sign(job: Job) -> str | None:
-    """What trainers say before anybody is known to be dead."""
+    """Signs of a broken world that trainers report before a worker is known to be lost."""
     record, over = job.record, is_over(job)
     newest = record.prepared.generation if record.prepared is not None else record.generation
-    is_plain = not job.workers.live and record.prepared is None and not _is_hot(record.assignment)
+    is_plain = not job.workers.live and record.prepared is None and not _is_live(record.assignment)
     for worker in concerned(job):
         if worker.seq < 0 or (is_plain and worker.generation <= newest):
             continue
@@ -112,17 +120,17 @@ def _first_sign(job: Job) -> str | None:
     return waits_in_vain(job)
 
 
-def _is_hot(world: Assignment | None) -> bool:
-    return world is not None and world.hot is not None
+def _is_live(world: Assignment | None) -> bool:
+    return world is not None and world.live is not None
 
 
 def _sign_of(job: Job, worker: Worker, newest: Generation, *, over: bool) -> str | None:
     record = job.record
     for trainer in worker.trainers:
         if trainer.broken >= max(record.generation, trainer.generation) and trainer.broken > 0:
-            return f"rank {trainer.rank} on worker {worker.worker} lost touch with its peers"
+            return lost_peers(trainer.rank, worker.worker)
     if is_above(worker, newest):
-        return f"worker {worker.worker} was halted by a master that had no time to say why"
+        return f"worker {worker.worker} was halted by an earlier master whose reason is unknown"
     return None if over else _sign_of_absence(job, worker, newest)
 
 
@@ -131,9 +139,9 @@ def _sign_of_absence(job: Job, worker: Worker, newest: Generation) -> str | None
     next_member, member = member_of_prepared(job, worker.worker), member_of(job, worker.worker)
     if prepared is not None and next_member is not None:
         if any(trainer.parked >= newest > trainer.generation for trainer in worker.trainers):
-            return f"worker {worker.worker} was halted before it went over"
+            return f"worker {worker.worker} was halted before it switched"
         is_absent = detached(prepared, next_member, worker)
-    elif world is not None and world.hot is not None and member is not None:
+    elif world is not None and world.live is not None and member is not None:
         is_absent = detached(world, member, worker)
     else:
         is_absent = False
@@ -141,7 +149,7 @@ def _sign_of_absence(job: Job, worker: Worker, newest: Generation) -> str | None
 
 
 def _took_too_long(job: Job, now_s: float) -> str | None:
-    at_s = give_up_at_s(job)
+    at_s = abandon_at_s(job)
     if at_s is None or now_s < at_s:
         return None
-    return f"the next world was not ready within {job.spec.timeouts.ready_s:g} s"
+    return next_world_late(job.spec.timeouts.ready_s)

@@ -1,19 +1,18 @@
-"""What is asked for until it is confirmed: records saved, worlds published, workers released, clusters told.
+"""Commands that are repeated until they are confirmed: save records, publish worlds, release workers, order workers.
 
-No world is published before the record that decides it is saved, so that a master that starts again never contradicts
-one that died. Only a halt of trainers that live on goes out at once: it gives nothing to anybody, and whoever obeyed it
-says so.
+A world is published only after its record is saved, so that a restarted master never contradicts one that died. Only a
+halt of live trainers is published at once: it assigns no rank, and a worker that obeyed it reports that.
 """
 
 from msgspec.structs import replace
 
 from controlplane.job.effects import JobEffect, Publish, SaveRecord, TellCluster
 from controlplane.job.live.trainers import concerned, is_live, lives_on, survivors, terms, to_invite
-from controlplane.job.queries import is_decided, leavers, may_differ
-from controlplane.job.sentences import workers_are
+from controlplane.job.queries import is_decided, leaving_workers, may_differ
 from controlplane.job.sharing import clusters_agree, wanted_by_cluster
 from controlplane.job.state import Job
 from controlplane.job.stopping import grace_s, is_ending
+from controlplane.job.texts import workers_are
 from controlplane.job.workers import Worker
 from messages.clusters import KeepWorkers, RemoveWorkers, WorkerTemplate
 from messages.ids import ClusterName, WorkerId
@@ -22,11 +21,12 @@ from messages.workers import WorkerPhase
 from messages.worlds import Assignment, Halt, Invite, Release
 
 REPEAT_S = 1.0
-"""How long to wait for a sign that a message arrived before it is sent again."""
+"""Seconds without a confirmation before a message is sent again."""
 
 HALTS_IN_TIME = 4
+"""How often a halt is published within `park_s`."""
 ADDRESSED_AT_MOST = 500
-"""Workers that get a message by themselves; if more lack it, it is sent to all again."""
+"""Workers to which a message is repeated one by one; if more lack it, it is published to all again."""
 NAMED_AT_MOST = 100
 """Workers in one release."""
 
@@ -42,13 +42,13 @@ def ask(job: Job, now_s: float) -> Asked:
 
 
 def is_unconfirmed(job: Job) -> bool:
-    """Something was asked for, or is about to be, and has not been seen to be so."""
+    """True if a command is due or not confirmed yet."""
     busy = job.record.phase in (Phase.FORMING, Phase.RESHAPING) or job.record.prepared is not None
-    return busy or _is_unhalted(job) or not _is_saved(job) or bool(leavers(job)) or not clusters_agree(job)
+    return busy or _is_unhalted(job) or not _is_saved(job) or bool(leaving_workers(job)) or not clusters_agree(job)
 
 
 def repeats_halt_at_s(job: Job) -> float | None:
-    """Whoever does not answer a halt in time is put out, so one that was lost on its way is said again before."""
+    """When to repeat a halt of live trainers. It is repeated fast, because a worker that parks late is removed."""
     if (
         job.record.phase is not Phase.RESHAPING
         or job.round.published_s is None
@@ -87,13 +87,13 @@ def _publish(job: Job, now_s: float) -> Asked:
         return job, [Publish(message)]
     lack = _lacking(job, message)
     if len(lack) > ADDRESSED_AT_MOST:
-        # So many have not lost it: some have not had the time to say that they have it.
+        # So many did not lose the message: some have not had the time to confirm it.
         return job, [] if in_hurry else [Publish(message)]
     return job, [Publish(message, tuple((worker.cluster, worker.worker) for worker in lack))] if lack else []
 
 
 def _lacking(job: Job, message: Assignment | Halt) -> list[Worker]:
-    """Workers that have not shown yet that they have a message."""
+    """Workers that have not confirmed a message yet."""
     if isinstance(message, Assignment):
         return [worker for worker in concerned(job) if worker.assigned < message.generation]
     return [
@@ -113,7 +113,7 @@ def _unheard(job: Job) -> Assignment | Halt | None:
 
 
 def _is_unhalted(job: Job) -> bool:
-    """Trainers may fall out of a broken world and close the round before their agents have heard the halt."""
+    """True if live trainers left a broken world by themselves before their agents received the halt."""
     record = job.record
     return record.phase is Phase.WAITING and any(
         worker.trainers and worker.phase is WorkerPhase.READY and worker.generation < record.generation
@@ -122,7 +122,7 @@ def _is_unhalted(job: Job) -> bool:
 
 
 def _invite(job: Job, now_s: float) -> Asked:
-    """Repeated until their trainers have come; only where some run that could take them in."""
+    """Invites workers until their trainers are there, if live trainers run that they can join."""
     world, phase = job.record.assignment, job.record.phase
     if phase is Phase.RUNNING and not may_differ(job):
         return job, []
@@ -139,8 +139,8 @@ def _invite(job: Job, now_s: float) -> Asked:
 
 
 def _release(job: Job, now_s: float) -> Asked:
-    """Repeated to each until it is gone; a worker with a tombstone is told each time that it speaks."""
-    due = [worker for worker in leavers(job) if is_due(job.contacts.released_s.get(worker), now_s)]
+    """Releases workers until they are gone, and tombstoned ones each time that they speak."""
+    due = [worker for worker in leaving_workers(job) if is_due(job.contacts.released_s.get(worker), now_s)]
     if not _is_saved(job) or not (due or job.contacts.stale):
         return job, []
     is_last = job.record.phase.ended or job.record.rests
@@ -153,12 +153,12 @@ def _release(job: Job, now_s: float) -> Asked:
         TellCluster(cluster, RemoveWorkers(job.name, tuple(workers), gone_why))
         for (cluster, gone_why), workers in stale.items()
     ]
-    told = job.contacts.released_s | dict.fromkeys(due, now_s)
-    return replace(job, contacts=replace(job.contacts, released_s=told, stale={})), effects
+    reported = job.contacts.released_s | dict.fromkeys(due, now_s)
+    return replace(job, contacts=replace(job.contacts, released_s=reported, stale={})), effects
 
 
 def _releases(job: Job, workers: list[WorkerId], why: str, is_last: bool) -> list[Release]:
-    """Every worker of the job gets each of these messages, so none names thousands."""
+    """Splits a release into messages of bounded size, because every worker of the job receives all of them."""
     if is_last and len(workers) > NAMED_AT_MOST:
         return [Release(job.name, (), why, is_last, everybody=True)]
     parts = [workers[first : first + NAMED_AT_MOST] for first in range(0, len(workers), NAMED_AT_MOST)]
@@ -170,9 +170,9 @@ def _tell_clusters(job: Job, now_s: float) -> Asked:
     clusters = dict(job.clusters)
     for name, count in wanted_by_cluster(job).items():
         cluster = clusters[name]
-        if cluster.keeps != count and is_due(cluster.told_s, now_s):
+        if cluster.keeps != count and is_due(cluster.sent_s, now_s):
             effects.append(TellCluster(name, KeepWorkers(job.name, count, _template(job))))
-            clusters[name] = replace(cluster, told_s=now_s)
+            clusters[name] = replace(cluster, sent_s=now_s)
     return (replace(job, clusters=clusters), effects) if effects else (job, [])
 
 

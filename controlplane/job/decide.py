@@ -1,4 +1,4 @@
-"""The job core's one entry: learn from all events that wait, then reconcile once."""
+"""The entry of the job core: learn from all queued events, then reconcile once."""
 
 from math import inf
 
@@ -18,12 +18,12 @@ _FIELDS = tuple(name for name in Job.__struct_fields__ if name not in ("workers"
 
 
 def decide(job: Job, *batch: JobEvent) -> Decision[Job, JobEffect]:
-    """No fact is acted on only once: whatever is not confirmed is asked for again at the next decision.
+    """Learns from the events, then reconciles. Each decision requests again what is not confirmed.
 
-    Heartbeats that say nothing new are only remembered, until time itself could change something."""
+    Reports without news are only learned, until time itself could change the decision."""
     now_s = max(event.at_s for event in batch)
     learned = learn_all(job, batch)
-    if now_s < job.due_s and _says_nothing_new(job, learned) and not any(isinstance(each, Ticked) for each in batch):
+    if now_s < job.due_s and _is_unchanged(job, learned) and not any(isinstance(each, Ticked) for each in batch):
         return Decision(learned, why=job.why, wake_at_s=job.due_s if job.due_s < inf else None)
     turn = Turn(learned, now_s)
     reconcile(turn)
@@ -32,8 +32,8 @@ def decide(job: Job, *batch: JobEvent) -> Decision[Job, JobEffect]:
     return Decision(after, (*turn.effects, *tell(job, after)), after.why, due_s)
 
 
-def _says_nothing_new(before: Job, after: Job) -> bool:
-    """Of workers and of the job nothing changed, and clusters were only heard again."""
+def _is_unchanged(before: Job, after: Job) -> bool:
+    """True if nothing changed but the time and the step of the clusters' reports."""
     if after.workers.changed or any(getattr(before, name) is not getattr(after, name) for name in _FIELDS):
         return False
     if after.clusters is before.clusters:

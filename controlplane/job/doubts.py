@@ -1,4 +1,4 @@
-"""Messages in a worker's name that cannot be true. They teach nothing, are counted, and cost the worker nothing."""
+"""Messages in a worker's name that cannot be true. They are counted and ignored; the worker stays."""
 
 from msgspec.structs import replace
 
@@ -8,17 +8,17 @@ from messages.ids import Generation, WorkerId
 from messages.workers import WorkerStatus
 
 NAMED_AT_MOST = 100
-"""Workers whose first such message is announced; later ones are only counted."""
+"""Number of workers whose first ignored message is announced; further messages are only counted."""
 
 
 def known_generation(job: Job) -> Generation:
-    """The highest that this master decided or read. What workers say is not used: it is what is in question."""
+    """The highest generation that this master decided or read. Reports of workers are not used: they are doubted."""
     prepared = job.record.prepared
     return max(job.record.generation, prepared.generation) if prepared is not None else job.record.generation
 
 
 def why_doubted(job: Job, status: WorkerStatus) -> str:
-    """Empty if it can be true, or if the worker is gone, whose words are heard only to remove it."""
+    """Why a message cannot be true; empty if it can, or if the worker is gone and will only be removed."""
     if status.worker in job.gone:
         return ""
     known = job.workers.get(status.worker)

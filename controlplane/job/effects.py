@@ -1,4 +1,4 @@
-"""Everything a job may ask of the master's shell."""
+"""Effects that a job core requests from the master's shell."""
 
 from dataclasses import dataclass, field
 
@@ -12,26 +12,26 @@ from messages.worlds import JobCommand
 
 @dataclass(frozen=True, slots=True)
 class SaveRecord:
-    """Slow: comes back as RecordSaved or SaveFailed."""
+    """Saves the record. Slow: the result is RecordSaved or SaveFailed."""
 
     record: Record
 
 
 @dataclass(frozen=True, slots=True)
 class StartStore:
-    """Slow: comes back as StoreStarted or StoreFailed. Stores of older generations are dropped."""
+    """Starts a store and drops those of older generations. Slow: the result is StoreStarted or StoreFailed."""
 
     generation: Generation
 
 
 @dataclass(frozen=True, slots=True)
 class StopStores:
-    """The job needs no store any more."""
+    """Stops all stores of the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchStore:
-    """Tell with RanksMet when all ranks of this world have come, with RanksWaited if some wait longer than `meet_s`."""
+    """Watches a store. Posts RanksMet when all ranks have come, RanksWaited if some wait longer than `meet_s`."""
 
     generation: Generation
     world_size: int
@@ -40,7 +40,7 @@ class WatchStore:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """To all workers of the job, or only to those in `to`."""
+    """Publishes a message to all workers of the job, or only to those in `to`."""
 
     message: JobCommand
     to: tuple[tuple[ClusterName, WorkerId], ...] = ()
@@ -48,7 +48,7 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class TellCluster:
-    """A command; that it arrived is learned from the cluster's topology, so a lost answer does no harm."""
+    """Sends a command to a cluster. Its reports show that the command arrived, so a lost answer does no harm."""
 
     cluster: ClusterName
     command: KeepWorkers | RemoveWorkers
@@ -56,14 +56,14 @@ class TellCluster:
 
 @dataclass(frozen=True, slots=True)
 class WantNodes:
-    """The job's allocator hears it as NodesWanted and answers with placements that name its number."""
+    """Sends the request for nodes to the job's allocator, whose placements name its number."""
 
     want: Want
 
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """An event for people."""
+    """Publishes an event for people."""
 
     kind: str
     text: str

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from messages.clusters import WorkerSight
+from messages.clusters import WorkerObservation
 from messages.criteria import WhenSpent
 from messages.ids import ClusterName, Generation, Rank, WorkerId
 from messages.records import Record
@@ -17,31 +17,28 @@ class Ticked:
 
 @dataclass(frozen=True, slots=True)
 class FellBehind:
-    """This process decided, or woke, much later than it should have: it may not have heard yet what workers said."""
+    """This process decided, or woke, much later than it should: messages of workers may still be queued."""
 
     at_s: float
-    late_s: float
-    """For the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpoke:
-    """Any fact that a worker told directly, but its leaving."""
+    """A fact that a worker reported directly, except that it left."""
 
     at_s: float
     status: WorkerStatus
     exit: TrainerExit | None = None
-    """Of one of its trainers, which is the fact."""
+    """The exit of a trainer, if that is the fact."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSaidLeft:
     at_s: float
     worker: WorkerId
-    cluster: ClusterName
     why: str
     is_unfit: bool = False
-    """It has not the GPUs that the job asks for."""
+    """It lacks the GPUs that the job requires."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,46 +51,47 @@ class WorkerNoticeCame:
 
 @dataclass(frozen=True, slots=True)
 class ClusterReported:
-    """The controller of a cluster was heard, and what changed there for this job."""
+    """A report of a cluster's controller: what changed there for this job."""
 
     at_s: float
     cluster: ClusterName
     incarnation: str
     """New at each start of the controller."""
     keeps: int = 0
-    """How many workers it was told to keep for the job."""
+    """How many workers it keeps for the job, by command."""
     step: int = 0
-    """The step that one of them has completed."""
-    sights: tuple[WorkerSight, ...] = ()
+    """The newest step that one of them completed."""
+    observations: tuple[WorkerObservation, ...] = ()
     forgotten: tuple[WorkerId, ...] = ()
     """Workers that it no longer lists."""
     is_whole: bool = False
-    """Workers that are not among the sights are not listed."""
+    """The cluster has no workers of the job other than those in `observations`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterAnswered:
-    """To a command: refused for a reason, or taken if there is none. What it did is in its topology."""
+    """The answer of a cluster to a command. What the cluster did is in its reports."""
 
     at_s: float
     cluster: ClusterName
     refusal: str
+    """Empty if it accepted the command."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementChanged:
-    """Where the allocator wants the job's workers, and why they may be too few."""
+    """A placement: where the allocator wants the job's workers, and why they may be too few."""
 
     at_s: float
     want: int
-    """Number of the want that it answers: if there is a newer one, it teaches nothing."""
+    """Number of the request that it answers; ignored if there is a newer request."""
     workers: dict[ClusterName, int] | None
-    """None while the allocator does not know what there is: each cluster keeps what it keeps."""
+    """None while the allocator has not listed the pools: each cluster keeps its number of workers."""
     shortage: str = ""
     leaving: dict[ClusterName, frozenset[str]] = field(default_factory=dict)
-    """Nodes that it wants to be free, by cluster."""
+    """Nodes that the allocator wants to remove, by cluster."""
     at_once: bool = False
-    """Also if too few are left to train: nothing can come before they are gone."""
+    """They leave even if too few are left to train: no replacement can come before they are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +110,14 @@ class StoreFailed:
 
 @dataclass(frozen=True, slots=True)
 class StoreLost:
-    """The process that served this job's stores is gone."""
+    """The process of this job's stores is gone."""
 
     at_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class RanksWaited:
-    """Some ranks have been waiting at the store for others for longer than `meet_s`."""
+    """Some ranks have waited at the store for others for longer than `meet_s`."""
 
     at_s: float
     generation: Generation
@@ -149,24 +147,24 @@ class SaveFailed:
 
 @dataclass(frozen=True, slots=True)
 class RecordLost:
-    """The stored record is no longer there: somebody deleted it, or the bus lost it."""
+    """The stored record is gone: a person deleted it, or the bus lost it."""
 
     at_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """Asked again with less grace, the job ends sooner."""
+    """A person asked to stop the job. A second request with a shorter grace period ends it sooner."""
 
     at_s: float
     why: str
     grace_s: float | None = None
-    """From SIGTERM to SIGKILL of its trainers."""
+    """Seconds from SIGTERM to SIGKILL of its trainers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReloadAsked:
-    """The code may be another than when the workers began."""
+    """A person asked to replace workers that run old code."""
 
     at_s: float
 
@@ -179,31 +177,30 @@ class ScaleAsked:
 
 @dataclass(frozen=True, slots=True)
 class BudgetReached:
-    """What is left is needed to give machines back."""
+    """The budget is spent, except what it costs to delete the machines."""
 
     at_s: float
     action: WhenSpent
     why: str
     judged: Record
-    """If a person has changed since what it may have, this teaches nothing: it is judged again in a moment."""
+    """The record that the budget judged; if a person has changed its limits since, the event has no effect."""
     grace_s: float | None = None
-    """From SIGTERM to SIGKILL of its trainers, if they have to end."""
+    """Seconds from SIGTERM to SIGKILL of its trainers, if they must end."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetFreed:
-    """There is budget again for what was no longer allowed."""
+    """The budget again allows what `action` took away."""
 
     at_s: float
     action: WhenSpent
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetRaised:
     at_s: float
     usd: float
-    """In all."""
+    """The new total."""
 
 
 JobEvent = (

@@ -12,7 +12,7 @@ from messages.worlds import Assignment, Entry, Halt, Invite, Locate
 
 
 def check(before: Job, after: Job, effects: Iterable[JobEffect]) -> list[str]:
-    """What is broken, in sentences; empty if nothing is."""
+    """Describes each broken invariant; empty if none is."""
     record = after.record
     broken = [*_indexes(after.workers), *_ranks(after, record.assignment), *_ranks(after, record.prepared)]
     broken += [*_fences(before, after), *_prepared(before, after), *_repaired(before, after), *_ends(before, after)]
@@ -23,7 +23,7 @@ def check(before: Job, after: Job, effects: Iterable[JobEffect]) -> list[str]:
 
 
 def _indexes(workers: Workers) -> list[str]:
-    """Those that are kept are those that a new table would have."""
+    """Checks that the indexes are those of a newly built table."""
     fresh = Workers(workers.values())
     names = ("live", "silent", "noticed", "exited", "finished", "overdue")
     return [f"index {name} is wrong" for name in names if getattr(workers, name) != getattr(fresh, name)]
@@ -39,13 +39,13 @@ def _ranks(job: Job, world: Assignment | None) -> list[str]:
     if world.world_size % job.spec.replica:
         broken.append(f"a world of {world.world_size} cuts a replica of {job.spec.replica}")
     allowed = job.spec.workers.allowed
-    if allowed and world.hot is None and len(world.members) not in allowed:
+    if allowed and world.live is None and len(world.members) not in allowed:
         broken.append(f"a world of {len(world.members)} workers, but only {allowed} are allowed")
     if len({member.worker for member in world.members}) != len(world.members):
         broken.append(f"a worker is twice in generation {world.generation}")
-    hot = world.hot
-    if hot is not None and len(hot.previous) != world.world_size:
-        broken.append(f"generation {world.generation} says of {len(hot.previous)} ranks where they come from")
+    live = world.live
+    if live is not None and len(live.previous) != world.world_size:
+        broken.append(f"generation {world.generation} has previous ranks of {len(live.previous)} ranks only")
     return broken
 
 
@@ -55,9 +55,9 @@ def _fences(before: Job, after: Job) -> list[str]:
         broken.append(f"generation went back from {before.record.generation} to {after.record.generation}")
     old, new = before.record.assignment, after.record.assignment
     if old is not None and new is not None and old != new and new.generation <= old.generation:
-        broken.append(f"generation {new.generation} was given to a second world")
+        broken.append(f"generation {new.generation} was used for a second world")
     if after.workers.keys() & after.gone.keys():
-        broken.append(f"dead and alive at once: {sorted(after.workers.keys() & after.gone.keys())}")
+        broken.append(f"workers are both tombstoned and alive: {sorted(after.workers.keys() & after.gone.keys())}")
     dead_members = {member.worker for member in new.members} & before.gone.keys() if new is not None else set()
     if new not in (old, before.record.prepared) and dead_members:
         broken.append(f"dead workers were given ranks: {sorted(dead_members)}")
@@ -78,13 +78,13 @@ def _prepared(before: Job, after: Job) -> list[str]:
     if new is None:
         return broken
     if after.record.phase not in (Phase.RUNNING, Phase.RESHAPING):
-        broken.append(f"a prepared world was kept in a job that is {after.record.phase}")
+        broken.append(f"a job in phase {after.record.phase} has a prepared world")
     if new == old:
         return broken
     if new.generation <= max(before.record.generation, old.generation if old is not None else 0):
-        broken.append(f"generation {new.generation} was prepared, but has been used")
+        broken.append(f"generation {new.generation} was prepared, but is already used")
     if old is not None and world != old:
-        broken.append(f"generation {new.generation} was prepared, though {old.generation} was being")
+        broken.append(f"generation {new.generation} was prepared before {old.generation} ended")
     dead = {member.worker for member in new.members} & after.gone.keys()
     if dead:
         broken.append(f"dead workers were given ranks: {sorted(dead)}")
@@ -92,9 +92,9 @@ def _prepared(before: Job, after: Job) -> list[str]:
 
 
 def _repaired(before: Job, after: Job) -> list[str]:
-    """Who goes on from the state has it, and is at most one sum behind."""
+    """Checks that each rank that continues has the state and is at most one all-reduce behind."""
     world = after.record.assignment
-    if world is None or world == before.record.assignment or world.hot is None or world.hot.entry is not Entry.REPAIR:
+    if world is None or world == before.record.assignment or world.live is None or world.live.entry is not Entry.REPAIR:
         return []
     broken = []
     trainers = {
@@ -104,38 +104,38 @@ def _repaired(before: Job, after: Job) -> list[str]:
         for trainer in after.workers[member.worker].trainers
         if trainer.local_rank == local
     }
-    hot = world.hot
-    for rank, previous in enumerate(hot.previous):
+    live = world.live
+    for rank, previous in enumerate(live.previous):
         trainer = trainers.get(Rank(rank))
         if trainer is None:
             broken.append(f"rank {rank} of generation {world.generation} has no trainer")
-        elif previous >= 0 and not (trainer.active and hot.resume - 1 <= trainer.done <= hot.resume):
-            broken.append(f"rank {rank} goes on from step {hot.resume} without its state")
-        elif previous >= 0 and (trainer.done < hot.resume) != (rank in hot.laggards):
-            broken.append(f"rank {rank} has {trainer.done} sums, but the world is told otherwise")
-    source = trainers.get(hot.source)
-    if source is None or source.done != hot.resume or hot.previous[hot.source] < 0:
-        broken.append(f"rank {hot.source} is to give a sum that it does not have")
+        elif previous >= 0 and not (trainer.active and live.resume - 1 <= trainer.done <= live.resume):
+            broken.append(f"rank {rank} continues from step {live.resume} without its state")
+        elif previous >= 0 and (trainer.done < live.resume) != (rank in live.laggards):
+            broken.append(f"rank {rank} completed {trainer.done} steps, but the world has another number")
+    source = trainers.get(live.source)
+    if source is None or source.done != live.resume or live.previous[live.source] < 0:
+        broken.append(f"rank {live.source} is the source of an all-reduce that it does not have")
     return broken
 
 
 def _ends(before: Job, after: Job) -> list[str]:
     if before.record.phase.ended and after.record.phase is not before.record.phase:
-        return [f"a job that had {before.record.phase} became {after.record.phase}"]
+        return [f"an ended job changed from {before.record.phase} to {after.record.phase}"]
     if after.record.phase is Phase.RUNNING and after.record.assignment is None:
         return ["a job runs without a world"]
     if after.record.phase is Phase.FORMING and after.record.paused is not None:
-        return ["a paused job makes a world"]
+        return ["a paused job forms a world"]
     return []
 
 
 def _published(job: Job, effect: Publish) -> list[str]:
-    """A halt or a question gives nothing to anybody, so it need not wait."""
+    """Checks a published message. `Halt` and `Locate` assign nothing, so they need no saved record."""
     message = effect.message
     if job.storage.saved != job.record and not isinstance(message, Halt | Locate):
         return [f"{type(message).__name__} was published before its record was saved"]
     if isinstance(message, Assignment) and message not in (job.record.assignment, job.record.prepared):
-        return [f"a world of generation {message.generation} was published that is not the decided one"]
+        return [f"an undecided world of generation {message.generation} was published"]
     if isinstance(message, Invite) and job.record.paused is not None:
         return ["a paused job invites workers"]
     if isinstance(message, Halt) and message.generation != job.record.generation:

@@ -1,8 +1,8 @@
-"""First half of a decision: what an event teaches. Nothing is decided here.
+"""First half of a decision: what the job learns from an event. Nothing is decided here.
 
-Five fences keep late or false messages from teaching anything: a tombstone for a worker that is gone, `seq` for a
-message older than the newest of the same worker, the generation for what trainers did in a world that is no more, the
-time of submission for a worker of an earlier job of the same name, and bounds for what cannot be true (`doubts`).
+Five fences drop late or false messages: tombstones for workers that are gone, `seq` for messages older than the newest
+of the same worker, the generation for facts of an older world, the time of submission for workers of an earlier job of
+the same name, and bounds for messages that cannot be true (`doubts`).
 """
 
 from collections.abc import Sequence
@@ -10,17 +10,17 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from controlplane.job import events
+from controlplane.job import events, texts
 from controlplane.job.doubts import note_doubt, why_doubted
 from controlplane.job.learn_budget import learn_budget
 from controlplane.job.learn_clusters import learn_answer, learn_report
 from controlplane.job.learn_exits import learn_joining
 from controlplane.job.learn_workers import hear_worker, knows, learn_notice, tombstone
 from controlplane.job.reload import ask_for_reload
-from controlplane.job.scripts import came_further
-from controlplane.job.sentences import describe_waiting
+from controlplane.job.scripts import note_progress
 from controlplane.job.state import Job, Store, Unfit
 from controlplane.job.stopping import ask_to_stop
+from controlplane.job.texts import describe_waiting
 from messages.bounds import doubt_notice
 from messages.clusters import Presence
 from messages.ids import WorkerId
@@ -32,7 +32,7 @@ JUDGES_AGAIN_S = 0.5
 
 
 def learn_all(job: Job, batch: Sequence[events.JobEvent]) -> Job:
-    """Everything that waited, in the order in which it came, into an own copy of the table of workers."""
+    """Learns from all events in order, with its own copy of the table of workers."""
     job = replace(job, workers=job.workers.own_copy())
     for event in batch:
         job = learn(job, event)
@@ -40,7 +40,7 @@ def learn_all(job: Job, batch: Sequence[events.JobEvent]) -> Job:
 
 
 def learn(job: Job, event: events.JobEvent) -> Job:
-    """Changes the job's table of workers in place: it must be the decision's own."""
+    """Learns from one event. Changes the table of workers in place: it must be the decision's own copy."""
     match event:
         case events.Ticked():
             return job
@@ -52,7 +52,7 @@ def learn(job: Job, event: events.JobEvent) -> Job:
                 return note_doubt(job, status.worker, doubt)
             job = hear_worker(job, status, at_s, heard_s=at_s, presence=_presence_of(job, status.worker))
             return learn_joining(job, status.worker, exit_)
-        case events.WorkerSaidLeft(_, worker, _, why, is_unfit):
+        case events.WorkerSaidLeft(_, worker, why, is_unfit):
             if is_unfit and knows(job, worker):
                 job = replace(job, failures=replace(job.failures, unfit=Unfit(job.failures.unfit.workers + 1, why)))
             return tombstone(job, worker, why or "left")
@@ -60,9 +60,7 @@ def learn(job: Job, event: events.JobEvent) -> Job:
             doubt = doubt_notice(remaining_s)
             if doubt:
                 return note_doubt(job, worker, doubt)
-            what = "it was told to end within" if source == "signal" else "its node will be taken in"
-            why = f"{what} {remaining_s:.0f} s ({source})"
-            return learn_notice(job, worker, why, at_s + remaining_s)
+            return learn_notice(job, worker, texts.noticed(remaining_s, source), at_s + remaining_s)
         case events.ClusterReported():
             return learn_report(job, event)
         case events.ClusterAnswered(_, cluster, refusal):
@@ -70,8 +68,8 @@ def learn(job: Job, event: events.JobEvent) -> Job:
         case events.PlacementChanged(_, want, workers, shortage, leaving, at_once):
             if job.supply.want is not None and want < job.supply.want.number:
                 return job
-            told = replace(job.supply, shortage=shortage, leaving=leaving, at_once=at_once)
-            return replace(job, supply=replace(told, placement=workers, awaits_placement=workers is None))
+            reported = replace(job.supply, shortage=shortage, leaving=leaving, at_once=at_once)
+            return replace(job, supply=replace(reported, placement=workers, awaits_placement=workers is None))
         case events.StoreStarted(_, generation, address):
             if generation != job.store.generation:
                 return job
@@ -87,11 +85,12 @@ def learn(job: Job, event: events.JobEvent) -> Job:
                 return job
             return replace(job, round=replace(job.round, ranks_waiting=describe_waiting(waiting, missing)))
         case events.RanksMet(at_s, generation):
-            return came_further(job, at_s) if generation == job.record.generation else job
+            return note_progress(job, at_s) if generation == job.record.generation else job
         case events.RecordSaved(_, record):
             return replace(job, storage=replace(job.storage, saved=record, saving=None))
         case events.SaveFailed(at_s, _):
-            return replace(job, storage=replace(job.storage, saving=None, retry_s=at_s + SAVE_RETRY_S))
+            # The write may have arrived: what is stored is unknown until the next one is confirmed.
+            return replace(job, storage=replace(job.storage, saved=None, saving=None, retry_s=at_s + SAVE_RETRY_S))
         case events.RecordLost():
             return replace(job, storage=replace(job.storage, saved=None))
         case events.StopAsked(_, why, grace_s):
@@ -105,14 +104,13 @@ def learn(job: Job, event: events.JobEvent) -> Job:
 
 
 def _presence_of(job: Job, worker: WorkerId) -> Presence:
-    """Of one that spoke by itself. Its controller called it silent, and says so once: it takes that back as soon as it
-    hears the worker too."""
+    """Presence of a worker that spoke directly. A silent one stays silent until its controller hears it too."""
     known = job.workers.get(worker)
     return Presence.SILENT if known is not None and known.presence is Presence.SILENT else Presence.ALIVE
 
 
 def _learn_lateness(job: Job, at_s: float) -> Job:
-    """A process that is late all the time must judge in the end: a dead worker keeps the others from training."""
+    """Delays removals, but not for longer than `suspect_s`: a dead worker keeps the others from training."""
     since_s = job.late_since_s if at_s <= job.judges_from_s + JUDGES_AGAIN_S else at_s
     if at_s - since_s > job.spec.timeouts.suspect_s:
         return job

@@ -1,11 +1,13 @@
-"""What a job learns of its size and its money: what a person asked for, and what the budget says to it."""
+"""What a job learns about its size and its budget."""
 
 from typing import assert_never
 
 from msgspec.structs import replace
 
 from controlplane.job import events
+from controlplane.job.scaling import refuse_size
 from controlplane.job.state import Job
+from controlplane.job.texts import budget_spent
 from messages.criteria import WhenSpent
 from messages.records import Record
 
@@ -15,13 +17,15 @@ def learn_budget(
 ) -> Job:
     match event:
         case events.ScaleAsked(_, workers):
+            if refuse_size(job.spec.workers, workers) is not None:
+                return job
             reached = job.record.budget_reached and workers >= job.record.wanted
             grows = workers > job.record.wanted or (job.script.grows_at_once and workers == job.record.wanted)
             record = replace(job.record, wanted=workers, budget_reached=reached)
             return replace(job, record=record, script=replace(job.script, grows_at_once=grows))
         case events.BudgetReached():
             return replace(job, record=_reach_budget(job.record, event))
-        case events.BudgetFreed(at_s, action, _):
+        case events.BudgetFreed(at_s, action):
             return _free(job, action, at_s)
         case events.BudgetRaised(_, usd):
             most = max(usd, job.record.max_usd_total or 0.0)
@@ -31,7 +35,7 @@ def learn_budget(
 
 
 def _reach_budget(record: Record, event: events.BudgetReached) -> Record:
-    """Not by a verdict over less money or more workers: what a person has changed since is judged anew."""
+    """Applies the action, unless a person has since raised the budget or reduced the workers."""
     judged, why = event.judged, event.why
     eased = record.wanted < judged.wanted or (record.max_usd_total or 0.0) > (judged.max_usd_total or 0.0)
     if record.phase.ended or eased:
@@ -44,7 +48,7 @@ def _reach_budget(record: Record, event: events.BudgetReached) -> Record:
             return replace(record, spot_only=why, budget_reached=True)
         case WhenSpent.STOP:
             grace_s = event.grace_s if record.stop_grace_s is None else record.stop_grace_s
-            stop_why = record.stop_why or f"its budget is spent: {why}"
+            stop_why = record.stop_why or budget_spent(why)
             return replace(record, stop_why=stop_why, stop_grace_s=grace_s)
         case _:
             assert_never(event.action)
@@ -55,7 +59,7 @@ def _free(job: Job, action: WhenSpent, at_s: float) -> Job:
         return replace(job, record=replace(job.record, spot_only=None))
     if job.record.paused is None:
         return job
-    begins_anew = job.pause.begins_anew or job.record.rests
+    starts_again = job.pause.starts_again or job.record.rests
     grace_s = job.record.stop_grace_s if job.record.stop_why is not None else None
     continued = replace(job.record, paused=None, stop_grace_s=grace_s)
-    return replace(job, record=continued, pause=replace(job.pause, begins_anew=begins_anew, waiting_since_s=at_s))
+    return replace(job, record=continued, pause=replace(job.pause, starts_again=starts_again, waiting_since_s=at_s))

@@ -1,4 +1,4 @@
-"""What the exits of trainers teach: which ranks have ended well, and which failed by itself."""
+"""What a job learns from exits of trainers: which ranks ended well, and which failed by itself."""
 
 from msgspec.structs import replace
 
@@ -12,13 +12,13 @@ from messages.workers import TrainerExit
 
 
 def learn_exits(job: Job, worker: Worker) -> Job:
-    """In a prepared world only a failure counts before the others are known to have gone over."""
+    """Learns exits. In a prepared world only failures count before all members have switched."""
     prepared = job.record.prepared
     if prepared is not None and worker.generation == prepared.generation:
         member = member_of_prepared(job, worker.worker)
     else:
         prepared, member = None, member_of(job, worker.worker)
-        if not concerns_present_world(job, worker):
+        if not concerns_current_world(job, worker):
             return job
     if member is None or not worker.exits:
         return job
@@ -27,13 +27,13 @@ def learn_exits(job: Job, worker: Worker) -> Job:
     failed = [exit_ for exit_ in own if not exit_.clean]
     job = _learn_early(replace(job, round=replace(job.round, clean=clean)), worker.worker, own)
     if is_halted(job) and job.round.failure is None:
-        # A halt ends ranks, and that is no failure. It does not end those that live through changes.
+        # A halt ends ranks of scripts, which is no failure. It does not end live trainers.
         failed = [exit_ for exit_ in failed if exit_.by_itself and lives_on(job)]
     return replace(job, round=replace(job.round, failure=_first_cause(job.round.failure, worker.worker, failed)))
 
 
 def learn_fallen(job: Job, worker: Worker) -> Job:
-    """A halt does not end who lives through changes: that others noticed its end before it was told excuses nothing."""
+    """Learns exits of live trainers in a halted world. A halt ends none of them, so an unclean exit is a failure."""
     member = member_of(job, worker.worker)
     if member is None or not worker.fallen or not is_halted(job):
         return job
@@ -48,7 +48,7 @@ def learn_fallen(job: Job, worker: Worker) -> Job:
 
 
 def learn_joining(job: Job, worker: WorkerId, exit_: TrainerExit | None) -> Job:
-    """It disturbs nobody and is asked again, but people should know why it does not come."""
+    """Stores the exit of a joining trainer for people. The others continue, and the worker is invited again."""
     in_world = member_of(job, worker) is not None or member_of_prepared(job, worker) is not None
     if exit_ is None or in_world or worker not in job.workers or is_over(job):
         return job
@@ -56,7 +56,7 @@ def learn_joining(job: Job, worker: WorkerId, exit_: TrainerExit | None) -> Job:
 
 
 def learn_ends(job: Job, known: Worker, heard: Worker) -> Job:
-    """A trainer that ends after its last step, outside of the world that counts: nobody tells there how it exited."""
+    """Counts trainers as clean that detach after their last step while the world changes: no exit is reported then."""
     member = member_of(job, heard.worker)
     if member is None or not (is_halted(job) or job.record.prepared is not None):
         return job
@@ -69,8 +69,8 @@ def learn_ends(job: Job, known: Worker, heard: Worker) -> Job:
     return replace(job, round=replace(job.round, clean=job.round.clean | ended)) if ended else job
 
 
-def concerns_present_world(job: Job, worker: Worker) -> bool:
-    """What its trainers did counts only if they did it in the newest world. Those that live on may end when parked."""
+def concerns_current_world(job: Job, worker: Worker) -> bool:
+    """True if the worker's exits concern the newest world, or its live trainers parked from it."""
     assignment = job.record.assignment
     if assignment is None:
         return False
@@ -88,7 +88,7 @@ def _learn_early(job: Job, worker: WorkerId, exits: list[TrainerExit]) -> Job:
 
 
 def _first_cause(known: Failure | None, worker: WorkerId, failed: list[TrainerExit]) -> Failure | None:
-    """The first that failed by itself; a rank that lost its peer is only a witness."""
+    """The first rank that failed by itself; a rank that lost a peer counts only if there is none."""
     for exit_ in failed:
         if known is None or (known.exit.peer_lost and not exit_.peer_lost):
             known = Failure(worker, exit_)

@@ -1,4 +1,4 @@
-"""What the messages of workers teach: who is there, who was noticed, who is gone for good."""
+"""What a job learns from messages of workers: which are there, which have a notice, which are gone for good."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -11,19 +11,19 @@ from controlplane.job.live.trainers import is_over
 from controlplane.job.queries import has_finished, member_of, member_of_prepared
 from controlplane.job.ranks import ranks_of
 from controlplane.job.reload import forget_outdated
-from controlplane.job.scripts import came_further, has_first_step, has_fresh_checkpoint
+from controlplane.job.scripts import has_first_step, has_fresh_checkpoint, note_progress
 from controlplane.job.state import Barred, Job, Unfit
-from controlplane.job.stopping import keep_checkpoint
+from controlplane.job.stopping import note_checkpoint
+from controlplane.job.texts import noticed
 from controlplane.job.workers import Worker
 from messages.clusters import Presence
 from messages.ids import WorkerId
-from messages.jobs import Failures
 from messages.workers import WorkerPhase, WorkerStatus
 from runtime.backoff import pause_after
 
 TOMBSTONES_AT_MOST = 20_000
 FORGIVEN_S = 60.0
-"""Seconds that a worker whose trainers failed must run well before it is trusted again."""
+"""Seconds after the end of a bar before the worker's failures are forgotten, if its trainers train."""
 OF_EARLIER_JOB = "it belongs to an earlier job of this name"
 
 Value = TypeVar("Value")
@@ -40,8 +40,8 @@ def hear_worker(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, 
             job = tombstone(job, status.worker, OF_EARLIER_JOB)
     if is_dead(job, status.worker):
         return replace(job, contacts=replace(job.contacts, stale={**job.contacts.stale, status.worker: status.cluster}))
-    if is_old_word(known, status):
-        # Its cluster-controller may know its zone where it does not, and repeats its words with that.
+    if is_old_message(known, status):
+        # The cluster-controller adds the zone and the node, which the worker itself may not know.
         zone, node = known.zone or status.zone, known.node or status.node
         return put(job, replace(known, heard_s=max(known.heard_s, heard_s), presence=presence, zone=zone, node=node))
     heard = Worker(
@@ -71,31 +71,29 @@ def hear_worker(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, 
     if job.failures.unfit.workers and status.phase not in (WorkerPhase.WARMING, WorkerPhase.LEAVING):
         job = replace(job, failures=replace(job.failures, unfit=Unfit()))
     if _active_ranks(heard) - _active_ranks(known):
-        job = replace(job, round=replace(job.round, share_taken_s=at_s))
+        job = replace(job, round=replace(job.round, state_received_s=at_s))
     if status.step is not None and has_first_step(job, heard):
-        job = came_further(job, at_s, by_step=True)
+        job = note_progress(job, at_s, by_step=True)
     if has_fresh_checkpoint(job, known, heard):
         job = replace(job, script=replace(job.script, checkpointed_s=at_s))
     if heard.checkpoints and not job.record.checkpointed:
         job = replace(job, record=replace(job.record, checkpointed=True))
     job = learn_ends(learn_fallen(learn_exits(put(job, heard), heard), heard), known, heard)
-    job = keep_checkpoint(_keep_certificate(_bar(job, known, heard, at_s), heard), status.checkpoint)
+    job = note_checkpoint(_note_certificate(_bar(job, known, heard, at_s), heard), status.checkpoint)
     if status.notice_s is not None:
-        job = learn_notice(
-            job, status.worker, f"its node will be taken in {status.notice_s:.0f} s", heard_s + status.notice_s
-        )
+        job = learn_notice(job, status.worker, noticed(status.notice_s), heard_s + status.notice_s)
     if status.phase is WorkerPhase.LEAVING:
         job = learn_notice(job, status.worker, "it is leaving", heard_s)
     return job
 
 
 def tombstone(job: Job, worker: WorkerId, why: str) -> Job:
-    """From now on nothing that it says counts."""
+    """Removes a worker: from now on its messages are ignored."""
     return tombstone_all(job, {worker: why})
 
 
 def tombstone_all(job: Job, lost: Mapping[WorkerId, str]) -> Job:
-    """Removes many workers at once: from now on nothing that they say counts."""
+    """Removes many workers at once: from now on their messages are ignored."""
     fresh = {worker: why for worker, why in lost.items() if worker not in job.gone}
     if not fresh:
         return job
@@ -134,7 +132,7 @@ def _forget(job: Job, worker: WorkerId, *, was_over: bool) -> Job:
 
 
 def learn_notice(job: Job, worker: WorkerId, why: str, deadline_s: float) -> Job:
-    """Reports the first reason; of several deadlines the earliest counts."""
+    """Marks a worker with a notice. The first reason and the earliest deadline count."""
     known = job.workers.get(worker)
     if known is None:
         return job
@@ -147,22 +145,18 @@ def is_dead(job: Job, worker: WorkerId) -> bool:
 
 
 def knows(job: Job, worker: WorkerId) -> bool:
-    """It is, or was, a worker of this job."""
+    """True if the worker is or was one of this job."""
     return worker in job.workers or job.gone.get(worker, OF_EARLIER_JOB) != OF_EARLIER_JOB
 
 
-def is_old_word(known: Worker, status: WorkerStatus) -> bool:
+def is_old_message(known: Worker, status: WorkerStatus) -> bool:
     return status.seq <= known.seq
 
 
 def put(job: Job, worker: Worker) -> Job:
-    """Changes the table in place: it is the decision's own copy."""
+    """Changes the table in place; it must be the decision's own copy."""
     job.workers.put(worker)
     return job
-
-
-def backoff_s(limits: Failures, failures: int) -> float:
-    return pause_after(failures, limits.backoff_s, limits.backoff_max_s)
 
 
 def _without(table: dict[WorkerId, Value], worker: WorkerId) -> dict[WorkerId, Value]:
@@ -170,7 +164,7 @@ def _without(table: dict[WorkerId, Value], worker: WorkerId) -> dict[WorkerId, V
 
 
 def _learn_submission(job: Job, submitted_at: float) -> Job:
-    """The record of the job was lost, and its workers know when the job was submitted."""
+    """Learns the time of submission from a worker, because the record of the job was lost."""
     submitted_s = job.submitted_s + submitted_at - job.record.submitted_at
     record = replace(job.record, submitted_at=submitted_at)
     return replace(job, is_submission_known=True, submitted_s=submitted_s, record=record)
@@ -180,16 +174,16 @@ def _active_ranks(worker: Worker) -> set[int]:
     return {trainer.local_rank for trainer in worker.trainers if trainer.active}
 
 
-def _keep_certificate(job: Job, heard: Worker) -> Job:
-    """All ranks have the same: it is computed from what was summed over all of them."""
-    told = next((trainer.certificate for trainer in heard.trainers if trainer.certificate is not None), None)
-    if told is None or job.record.certificate is not None or job.record.phase.ended:
+def _note_certificate(job: Job, heard: Worker) -> Job:
+    """Stores the first certificate. All ranks report the same one, because an all-reduce computes it."""
+    reported = next((trainer.certificate for trainer in heard.trainers if trainer.certificate is not None), None)
+    if reported is None or job.record.certificate is not None or job.record.phase.ended:
         return job
-    return replace(job, record=replace(job.record, certificate=told))
+    return replace(job, record=replace(job.record, certificate=reported))
 
 
 def _bar(job: Job, known: Worker, heard: Worker, at_s: float) -> Job:
-    """Trainers that fail by themselves wait longer each time before their worker is invited again."""
+    """Bars a worker whose trainers failed by themselves, each time for longer."""
     barred = job.failures.barred.get(heard.worker)
     forgiven = barred is not None and at_s >= barred.until_s + FORGIVEN_S
     if forgiven and any(trainer.active for trainer in heard.trainers):
@@ -199,8 +193,8 @@ def _bar(job: Job, known: Worker, heard: Worker, at_s: float) -> Job:
     failed = [exit_ for exit_ in heard.exits if (not exit_.clean or exit_.early) and exit_ not in known.exits]
     if not failed and set(heard.fallen) <= set(known.fallen):
         return job
-    failures = barred.failures + 1 if barred is not None else 1
-    until_s = at_s + backoff_s(job.spec.failures, failures)
+    failures, limits = barred.failures + 1 if barred is not None else 1, job.spec.failures
+    until_s = at_s + pause_after(failures, limits.backoff_s, limits.backoff_max_s)
     return replace(
         job, failures=replace(job.failures, barred={**job.failures.barred, heard.worker: Barred(failures, until_s)})
     )

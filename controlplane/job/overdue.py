@@ -1,12 +1,10 @@
-"""Who has not yet done what it was told, and who is waited for no longer.
-
-Knowledge ends a wait; these limits do where it does not come.
-"""
+"""Workers that have not yet done what they were ordered to do, and those whose time for it is over."""
 
 from controlplane.job.live.trainers import concerned, has_entered, is_over
-from controlplane.job.queries import has_finished, hears_somebody, is_heard, present_members, remembered
+from controlplane.job.queries import current_members, has_finished, hears_any_cluster, is_heard, remembered
 from controlplane.job.state import Job
 from controlplane.job.stopping import grace_s, is_ending
+from controlplane.job.texts import not_parked
 from controlplane.job.workers import Worker
 from messages.ids import WorkerId
 from messages.records import Phase
@@ -14,21 +12,21 @@ from messages.workers import WorkerPhase
 from messages.worlds import Assignment, Member
 
 OVERSLEPT_S = 0.1
-"""Seconds after which a passed deadline was missed by this process itself: workers may have answered in time."""
+"""Seconds after a deadline from which this process counts as late itself: workers may have answered in time."""
 
 PARK_ALIVE_S = 2.0
-"""How long trainers may take to park that are seen to be alive: on a busy machine they wait for a core."""
+"""Seconds that trainers known to be alive have to park: on a busy machine they wait for a core."""
 
 HUNDRED_ANSWER_S = 0.01
-"""Seconds more for each hundred workers: the halts to large worlds, and their answers, are under way for longer."""
+"""Seconds added for each hundred workers: in large worlds halts and answers take longer."""
 
 Overdue = list[tuple[Worker, str]]
 
 
 @remembered
 def unready(job: Job) -> list[WorkerId]:
-    """Members that are there but have not said that they forked their trainers, or took them over."""
-    return [worker.worker for member, worker in present_members(job) if not _is_ready(job, member, worker)]
+    """Members that are there but have not reported that their trainers started or switched."""
+    return [worker.worker for member, worker in current_members(job) if not _is_ready(job, member, worker)]
 
 
 @remembered
@@ -38,28 +36,28 @@ def unparked(job: Job) -> list[WorkerId]:
 
 
 def has_switched(job: Job, world: Assignment) -> bool:
-    """All its members are there, and their trainers went over to it. After the last step nobody is missed."""
-    present = [(member, job.workers[member.worker]) for member in world.members if member.worker in job.workers]
-    complete = len(present) == len(world.members) or (bool(present) and is_over(job))
-    return complete and all(has_entered(world, member, worker) for member, worker in present)
+    """True if all members are there and switched to that world. After the last step members may be missing."""
+    current = [(member, job.workers[member.worker]) for member in world.members if member.worker in job.workers]
+    complete = len(current) == len(world.members) or (bool(current) and is_over(job))
+    return complete and all(has_entered(world, member, worker) for member, worker in current)
 
 
 def some_switched(job: Job, world: Assignment) -> bool:
-    """Some that trained before do so in it. Joiners are in it from the start, without the state."""
+    """True if a trainer with the state is in that world. Joining trainers are in it from the start, without state."""
     trainers = [trainer for worker in concerned(job) for trainer in worker.trainers]
     return any(trainer.active and trainer.generation >= world.generation for trainer in trainers)
 
 
 def _is_ready(job: Job, member: Member, worker: Worker) -> bool:
     world = job.record.assignment
-    if world is not None and world.hot is not None:
+    if world is not None and world.live is not None:
         return has_finished(job, member) or has_entered(world, member, worker)
     obeys = worker.generation == job.record.generation
     return obeys and worker.phase in (WorkerPhase.READY, WorkerPhase.ENDED)
 
 
 def _is_parked(job: Job, worker: Worker) -> bool:
-    """Where no world follows, its trainers must have ended."""
+    """True if its trainers have parked; if no world follows, they must have ended."""
     if is_ending(job) and worker.trainers:
         return False
     for trainer in worker.trainers:
@@ -85,10 +83,10 @@ def silent(job: Job, now_s: float) -> Overdue:
 
 
 def unreachable(job: Job, late: list[WorkerId], now_s: float) -> Overdue:
-    """Who is asked every second answers by itself, also while its controller is silent: unless a region is lost.
+    """Late workers that did not answer although their commands are repeated every second: their region may be lost.
 
-    Only while another cluster is heard, since otherwise it may be this master that hears nothing."""
-    if job.round.assigned_s is None or not hears_somebody(job, now_s):
+    Empty while no cluster is heard, because then this master may be cut off itself."""
+    if job.round.assigned_s is None or not hears_any_cluster(job, now_s):
         return []
     limit_s = job.spec.timeouts.suspect_s + job.spec.timeouts.stop_grace_s
     found: Overdue = []
@@ -98,7 +96,7 @@ def unreachable(job: Job, late: list[WorkerId], now_s: float) -> Overdue:
         cluster = job.clusters.get(worker.cluster)
         heard_s = max(worker.heard_s, job.round.assigned_s, cluster.heard_s if cluster is not None else 0.0)
         if now_s - heard_s > limit_s:
-            why = f"neither it nor cluster {worker.cluster} was heard of for {now_s - heard_s:.0f} s"
+            why = f"nothing was heard from it or cluster {worker.cluster} for {now_s - heard_s:.0f} s"
             found.append((worker, why))
     return found
 
@@ -115,17 +113,17 @@ def patience_s(job: Job) -> float:
 
 
 def park_by_s(job: Job) -> float | None:
-    """When the first of those that have not parked is waited for no longer."""
+    """When the first deadline of workers that have not parked passes."""
     return min((by_s for _, by_s in _parking(job)), default=None)
 
 
 def unparked_in_time(job: Job, now_s: float) -> tuple[Overdue, float]:
-    """Trainers that live on answer a halt within milliseconds: one that does not is as good as dead.
+    """Workers whose live trainers did not park in time, and the seconds by which this process missed the deadline.
 
-    Returns the overdue workers, and the seconds by which this process missed the first deadline."""
+    A live trainer answers a halt within milliseconds, so one that does not counts as dead."""
     halted_s, parking = job.round.halted_s or 0.0, _parking(job)
     first_s = min((by_s for _, by_s in parking), default=now_s)
-    late = [(worker, f"did not park within {by_s - halted_s:.1f} s") for worker, by_s in parking if now_s >= by_s]
+    late = [(worker, not_parked(by_s - halted_s)) for worker, by_s in parking if now_s >= by_s]
     if not late or now_s <= first_s + OVERSLEPT_S:
         return late, 0.0
     return late, now_s - first_s
@@ -133,9 +131,10 @@ def unparked_in_time(job: Job, now_s: float) -> tuple[Overdue, float]:
 
 @remembered
 def _parking(job: Job) -> list[tuple[Worker, float]]:
-    """Whose trainers have still to park, and until when they are waited for. If they are to end, that is their grace.
+    """Workers whose live trainers have not parked, with their deadlines.
 
-    Silence ends the wait; whoever says that they are alive, again and again, has more time. It is not without end."""
+    A worker that reports its trainers as alive has more time, up to `PARK_ALIVE_S`. If the world ends, `grace_s` is the
+    limit instead."""
     if job.record.phase is not Phase.RESHAPING or job.round.halted_s is None or is_ending(job):
         return []
     if not job.workers.live:
@@ -154,13 +153,13 @@ def _park_by_s(job: Job, worker: Worker, halted_s: float, limit_s: float) -> flo
 
 
 def _park_limit_s(job: Job, everybody: list[Worker], late: int) -> float:
-    """If nobody has parked it is rather the halt that did not arrive; and without them all would be lost anyway."""
+    """Seconds to park. Longer if no worker has parked: probably the halt did not arrive."""
     timeouts = job.spec.timeouts
     answered = late < len(everybody) and any(each.trainers and _is_parked(job, each) for each in everybody)
     return timeouts.park_s if answered else max(timeouts.park_s, timeouts.suspect_s)
 
 
 def _is_seen_alive(job: Job, worker: Worker) -> bool:
-    """Its agent, when it last spoke, saw each of its trainers that has to park alive."""
+    """True if the agent last reported each trainer that must park as alive."""
     generation = job.record.generation
     return all(trainer.parking >= generation for trainer in worker.trainers if trainer.parked < generation)

@@ -1,10 +1,10 @@
-"""Questions about the job as it is: who is in the world, who is ready, who could be had."""
+"""Questions about a job's state: which workers are in the world, are ready, or could be used."""
 
 from collections.abc import Callable
 from functools import wraps
 from typing import TypeVar, cast
 
-from controlplane.job.draining import is_draining, kept
+from controlplane.job.draining import is_draining, usable
 from controlplane.job.ranks import choose, ranks_of
 from controlplane.job.state import Cluster, Job
 from controlplane.job.workers import Worker
@@ -20,7 +20,7 @@ Answer = TypeVar("Answer")
 def remembered(question: Callable[[Job], Answer]) -> Callable[[Job], Answer]:
     """Caches the answer to a question until workers, record, round or supply change.
 
-    A decision asks it several times. The question may read nothing else that changes, and no caller changes the answer.
+    The question may read nothing else that changes, and no caller may change the answer.
     """
 
     @wraps(question)
@@ -36,13 +36,13 @@ def remembered(question: Callable[[Job], Answer]) -> Callable[[Job], Answer]:
 
 
 TOPOLOGY_FRESH_S = 2.5
-"""An older topology tells nothing of who is silent: the controller itself may be."""
+"""Seconds after which a cluster's report is too old to show that a worker is silent."""
 DESERTED_S = 30.0
-"""A controller that is started again is back sooner."""
+"""Seconds of silence before an empty cluster counts as deserted; a restarted controller is back sooner."""
 
 
 def members(job: Job) -> tuple[Member, ...]:
-    """Of the newest world that was decided."""
+    """Members of the newest decided world."""
     return job.record.assignment.members if job.record.assignment is not None else ()
 
 
@@ -61,17 +61,17 @@ def world_size(job: Job) -> int:
 
 
 def is_decided(job: Job) -> bool:
-    """The newest generation has its world."""
+    """True if the world of the newest generation is decided."""
     return job.record.assignment is not None and job.record.assignment.generation == job.record.generation
 
 
 def is_halted(job: Job) -> bool:
-    """We ended the newest world ourselves: ranks then fail because we stop their peers, and that is no failure."""
+    """True if the master ended the newest world: ranks that then lose peers have not failed."""
     return job.record.assignment is not None and job.record.assignment.generation < job.record.generation
 
 
 def has_finished(job: Job, member: Member) -> bool:
-    """All its ranks exited with 0."""
+    """True if all ranks of the member exited with 0."""
     clean = job.round.clean
     return bool(clean) and all(rank in clean for rank in ranks_of(member))
 
@@ -82,15 +82,15 @@ def all_clean(job: Job) -> bool:
 
 @remembered
 def chosen(job: Job) -> list[Worker]:
-    """Who would be in a world that were decided now."""
+    """Workers of a world that would be decided now."""
     world = job.record.assignment
-    present = world.by_worker if world is not None else {}
-    return choose(kept(job, filter(can_train, job.workers.values())), job.record.wanted, present, job.spec.workers)
+    current = world.by_worker if world is not None else {}
+    return choose(usable(job, filter(can_train, job.workers.values())), job.record.wanted, current, job.spec.workers)
 
 
 @remembered
 def may_differ(job: Job) -> bool:
-    """Whether a world decided now could have other members or ranks than the present one: a look without sorting."""
+    """True if a world decided now could have other members or ranks than the current one. Does not sort."""
     world = job.record.assignment
     if world is None or job.supply.leaving or job.record.outdated or len(world.members) > job.record.wanted:
         return True
@@ -103,7 +103,7 @@ def may_differ(job: Job) -> bool:
 
 
 def coming(job: Job, now_s: float) -> list[Worker]:
-    """Workers that were started and are not warm yet, but for those that take too long."""
+    """Workers that were started less than `ready_s` ago and are not warm yet."""
     limit_s = now_s - job.spec.timeouts.ready_s
     return [worker for worker in warming(job) if worker.first_seen_s > limit_s]
 
@@ -119,19 +119,19 @@ def can_train(worker: Worker) -> bool:
 
 
 @remembered
-def leavers(job: Job) -> list[WorkerId]:
-    """Who may go: everybody at the end or in a pause, else who holds no rank and is noticed, given up, replaced by
-    newer code, or too many."""
+def leaving_workers(job: Job) -> list[WorkerId]:
+    """Workers that may leave: all at the end or in a pause, else those without a rank that have a notice, are draining,
+    run old code, or are surplus."""
     ends, phase = job.record.phase.ended or job.record.rests, job.record.phase
     if not ends and not (_has_idle(job) if phase is Phase.RUNNING else job.supply.leaving):
         return []
     workers = [worker for worker in job.workers.values() if worker.seq >= 0]
     if ends:
         return [worker.worker for worker in workers]
-    stay = {worker.worker for worker in kept(job, filter(can_train, workers))}
-    given_up = [worker.worker for worker in workers if is_draining(job, worker) and worker.worker not in stay]
+    stay = {worker.worker for worker in usable(job, filter(can_train, workers))}
+    abandoned = [worker.worker for worker in workers if is_draining(job, worker) and worker.worker not in stay]
     if phase is Phase.WAITING:
-        return given_up
+        return abandoned
     if phase is not Phase.RUNNING:
         return []
     idle = [
@@ -139,7 +139,7 @@ def leavers(job: Job) -> list[WorkerId]:
         for worker in workers
         if member_of(job, worker.worker) is None and member_of_prepared(job, worker.worker) is None
     ]
-    unwanted = {*given_up, *job.record.outdated}
+    unwanted = {*abandoned, *job.record.outdated}
     going = [worker.worker for worker in idle if worker.noticed is not None or worker.worker in unwanted]
     surplus = max(0, len(stay.difference(going)) - job.record.wanted)
     spares = sorted(worker.worker for worker in idle if worker.worker in stay.difference(going))
@@ -147,7 +147,7 @@ def leavers(job: Job) -> list[WorkerId]:
 
 
 def _has_idle(job: Job) -> bool:
-    """Some worker holds no rank."""
+    """True if a worker holds no rank."""
     idle = {*job.workers}
     for world in (job.record.assignment, job.record.prepared):
         if world is not None:
@@ -160,22 +160,22 @@ def is_heard(cluster: Cluster, now_s: float) -> bool:
 
 
 def last_heard_s(job: Job, worker: Worker) -> float:
-    """When it was known to be alive: the reports of its controller prove it until one says otherwise."""
+    """When the worker was last known to be alive: each report of its controller proves it, unless it says otherwise."""
     cluster = job.clusters.get(worker.cluster)
     is_proven = cluster is not None and worker.presence is Presence.ALIVE
     return max(worker.heard_s, cluster.heard_s) if cluster is not None and is_proven else worker.heard_s
 
 
-def hears_somebody(job: Job, now_s: float) -> bool:
-    """Silence of the others is theirs then, not this master's."""
+def hears_any_cluster(job: Job, now_s: float) -> bool:
+    """True if a cluster is heard, so that this master is not cut off."""
     return any(is_heard(cluster, now_s) for cluster in job.clusters.values())
 
 
 def deserted(job: Job, now_s: float) -> list[ClusterName]:
-    """Clusters that have been silent for long, while others are heard, and in which nobody of the job is left.
+    """Clusters that are silent for long while others are heard, and that have no worker of the job left.
 
-    A silent controller alone proves nothing: its workers may train on."""
-    if not hears_somebody(job, now_s):
+    A silent controller alone proves nothing: its workers may still train."""
+    if not hears_any_cluster(job, now_s):
         return []
     silent = [name for name, cluster in job.clusters.items() if now_s - cluster.heard_s > DESERTED_S]
     if not silent:
@@ -185,10 +185,10 @@ def deserted(job: Job, now_s: float) -> list[ClusterName]:
 
 
 @remembered
-def present_members(job: Job) -> list[tuple[Member, Worker]]:
+def current_members(job: Job) -> list[tuple[Member, Worker]]:
     return [(member, job.workers[member.worker]) for member in members(job) if member.worker in job.workers]
 
 
 def unheard(job: Job) -> list[WorkerId]:
-    """Members that this master knows from the record only."""
-    return [worker.worker for _, worker in present_members(job) if worker.seq < 0]
+    """Members that this master knows only from the record."""
+    return [worker.worker for _, worker in current_members(job) if worker.seq < 0]

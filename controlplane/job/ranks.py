@@ -1,7 +1,7 @@
-"""Who is in a world, and with which ranks: a pure function of the workers that can be had.
+"""Members and ranks of a world, computed from the available workers.
 
-Ranks follow region, zone and worker id, so that neighbours in rank are neighbours on the network and two masters that
-see the same members agree.
+Ranks follow region, zone and worker id, so that adjacent ranks are close on the network, and two masters that see the
+same members agree.
 """
 
 from collections.abc import Collection, Iterable
@@ -22,20 +22,20 @@ class Arrangement:
         return sum(member.ranks for member in self.members)
 
 
-def choose(workers: Iterable[Worker], wanted: int, present: Collection[WorkerId], sizes: Workers) -> list[Worker]:
-    """At most `wanted` of them, and an allowed number; those that are in the world now stay in it."""
-    best = sorted(workers, key=lambda worker: (worker.worker not in present, _place(worker)))[:wanted]
+def choose(workers: Iterable[Worker], wanted: int, current: Collection[WorkerId], sizes: Workers) -> list[Worker]:
+    """Chooses an allowed number of workers, at most `wanted`, and prefers those of the current world."""
+    best = sorted(workers, key=lambda worker: (worker.worker not in current, _place(worker)))[:wanted]
     return best[: sizes.fitting(len(best))]
 
 
 def whole_ranks(workers: Iterable[Worker], replica: int) -> int:
-    """Ranks in the world of these workers, in whole replicas."""
+    """Number of ranks of these workers, in whole replicas."""
     slots = sum(worker.slots for worker in workers)
     return slots - slots % replica
 
 
 def arrange(workers: Iterable[Worker], replica: int) -> Arrangement:
-    """Whole replicas only: ranks that would make part of one are left out, and so is a worker left without any."""
+    """Assigns ranks in whole replicas. Surplus ranks are left out, and so is a worker without any rank."""
     in_order = sorted(workers, key=_place)
     world_size = sum(worker.slots for worker in in_order)
     left = world_size - world_size % replica
@@ -67,7 +67,7 @@ def ranks_of(member: Member) -> tuple[Rank, ...]:
 
 
 def shares(global_batch: int, world_size: int) -> tuple[int, ...]:
-    """The samples of each rank in one step: as even as can be, the first ranks take what is left over."""
+    """Samples of each rank in one step: even shares, and one more for the first ranks if they do not divide."""
     even, more = divmod(global_batch, world_size)
     return tuple(even + (rank < more) for rank in range(world_size))
 

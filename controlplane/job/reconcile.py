@@ -1,10 +1,10 @@
-"""Second half of a decision: compare what is known with what is wanted and move the job on, phase by phase."""
+"""Second half of a decision: compares the state with what is wanted, and changes phase and world."""
 
 from msgspec.structs import replace
 
 from controlplane.job.changes import changes_in_place
 from controlplane.job.commands import ask, is_unconfirmed, repeats_halt_at_s
-from controlplane.job.live.next_world import give_up_at_s, hurry_at_s
+from controlplane.job.live.next_world import abandon_at_s, hurry_at_s
 from controlplane.job.live.stalls import watch, watch_again_at_s
 from controlplane.job.live.trainers import is_over
 from controlplane.job.overdue import park_by_s, silent
@@ -19,7 +19,7 @@ from controlplane.job.wants import want_nodes
 from messages.records import Phase
 
 BUSY_TICK_S = 0.5
-CALM_TICK_S = 1.0
+QUIET_TICK_S = 1.0
 
 
 def reconcile(turn: Turn) -> None:
@@ -38,16 +38,16 @@ def reconcile(turn: Turn) -> None:
 
 
 def wake_at_s(turn: Turn) -> float | None:
-    """When to look again though nothing happened."""
+    """When to decide again without an event."""
     busy = is_unconfirmed(turn.job)
     if turn.record.phase.ended and not busy:
         return None
-    wake_s = turn.now_s + (BUSY_TICK_S if busy else CALM_TICK_S)
+    wake_s = turn.now_s + (BUSY_TICK_S if busy else QUIET_TICK_S)
     return min([wake_s, *(at_s for at_s in _deadlines(turn) if at_s > turn.now_s)])
 
 
 def _deadlines(turn: Turn) -> list[float]:
-    deadlines = [turn.job.pause.retry_s, park_by_s(turn.job), give_up_at_s(turn.job), repeats_halt_at_s(turn.job)]
+    deadlines = [turn.job.pause.retry_s, park_by_s(turn.job), abandon_at_s(turn.job), repeats_halt_at_s(turn.job)]
     deadlines += [turn.grows_at_s, turn.job.judges_from_s, turn.job.gathers_until_s]
     in_world = turn.record.phase in (Phase.RUNNING, Phase.FORMING)
     if turn.job.workers.noticed and in_world and changes_in_place(turn.job):
@@ -57,7 +57,7 @@ def _deadlines(turn: Turn) -> list[float]:
 
 
 def _advance(turn: Turn) -> bool:
-    """One transition, if one is due."""
+    """Performs one transition if one is due. True if more may be due."""
     match turn.record.phase:
         case Phase.WAITING:
             return from_waiting(turn)

@@ -1,11 +1,11 @@
 """How many workers each cluster should keep for a job.
 
-An allocator says where they should be, but it may not have seen yet that a node has recovered: a cluster with members
-of the world keeps one at least, since none at all would be an order to end all of them.
+An allocator decides the numbers, but it may not know yet that a node has recovered: a cluster with members of the world
+keeps at least one worker, because zero is an order to end all of them.
 
-Without an allocator they are spread evenly, but no member of the world is moved. A cluster whose share brings no
-further worker for too long is capped at those it has, and the others are asked for the rest. When every cluster would
-be capped, all are asked again, and have twice as long.
+Without an allocator workers are spread evenly, but no member of the world is moved. A cluster that gets no further
+worker for too long is capped at those it has, and the other clusters are asked for the rest. When every cluster would
+be capped, all caps are removed and the time limit doubles.
 """
 
 from bisect import bisect_right
@@ -14,21 +14,21 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
+from controlplane.job import texts
 from controlplane.job.overdue import patience_s
-from controlplane.job.queries import TOPOLOGY_FRESH_S, hears_somebody
-from controlplane.job.sentences import count
+from controlplane.job.queries import TOPOLOGY_FRESH_S, hears_any_cluster
 from controlplane.job.state import Cluster, Job
 from messages.ids import ClusterName, WorkerId
 from messages.workers import WorkerPhase
 
 DOUBLINGS_AT_MOST = 3
-"""How often the time that a share may bring nothing is doubled."""
+"""How often the time limit for a share is doubled."""
 
 Counts = dict[ClusterName, int]
 
 
 def wanted_by_cluster(job: Job) -> Counts:
-    """Workers wanted in each cluster that was heard: as the allocator says, else evenly, in the order of names."""
+    """Workers wanted in each known cluster: the allocator's placement, else evenly, in the order of names."""
     names = sorted(job.clusters)
     if not names or job.record.phase.ended or job.record.rests:
         return dict.fromkeys(names, 0)
@@ -43,24 +43,24 @@ def wanted_by_cluster(job: Job) -> Counts:
 
 
 def clusters_agree(job: Job) -> bool:
-    """Every cluster keeps as many workers as it was told to. Before any was heard, nobody does."""
+    """True if every cluster keeps the wanted number of workers; false before a cluster is heard."""
     if not job.clusters:
         return job.record.phase.ended
     return all(job.clusters[name].keeps == number for name, number in wanted_by_cluster(job).items())
 
 
 def judge_shares(job: Job, now_s: float) -> Job:
-    """Notes which clusters are behind, and caps those that are for too long.
+    """Notes which clusters have fewer workers than their share, and caps those that have for too long.
 
-    While no cluster is heard, it may be this master that is cut off: then no time counts."""
+    While no cluster is heard, this master may be cut off, so no time counts."""
     if not _shares(job):
         return job
-    if not hears_somebody(job, now_s):
+    if not hears_any_cluster(job, now_s):
         unknown = {name: replace(cluster, behind_s=None) for name, cluster in job.clusters.items()}
         return replace(job, clusters=unknown)
-    wanted, brought = wanted_by_cluster(job), _brought(job)
+    wanted, warm = wanted_by_cluster(job), _warm_by_cluster(job)
     clusters = {
-        name: _judged(cluster, wanted[name], brought[name], share_patience_s(job), now_s)
+        name: _judged(cluster, wanted[name], warm[name], share_patience_s(job), now_s)
         for name, cluster in job.clusters.items()
     }
     rounds = job.share_rounds
@@ -75,7 +75,7 @@ def judge_shares(job: Job, now_s: float) -> Job:
 
 
 def heard_again(cluster: Cluster, at_s: float) -> Cluster:
-    """One that was silent may have been mended: it is asked like the others."""
+    """Removes the cap of a cluster that was silent: it may have been repaired."""
     is_back = at_s - cluster.heard_s > TOPOLOGY_FRESH_S
     return replace(cluster, cap=None, behind_s=None) if is_back else cluster
 
@@ -85,18 +85,12 @@ def share_patience_s(job: Job) -> float:
 
 
 def capped(job: Job) -> list[str]:
-    """Sentences about the clusters that brought too few workers."""
+    """Describes each cluster that is capped."""
     if not _shares(job):
         return []
     return [
-        f"cluster {name} brought {_at_most(cluster.cap)}: the others are asked for the rest"
-        for name, cluster in sorted(job.clusters.items())
-        if cluster.cap is not None
+        texts.capped(name, cluster.cap) for name, cluster in sorted(job.clusters.items()) if cluster.cap is not None
     ]
-
-
-def _at_most(cap: int) -> str:
-    return f"no more than {count(cap, 'worker')}" if cap else "no worker"
 
 
 def _shares(job: Job) -> bool:
@@ -106,14 +100,14 @@ def _shares(job: Job) -> bool:
     return not (alone or job.record.phase.ended or job.record.rests)
 
 
-def _judged(cluster: Cluster, wanted: int, brought: int, patience_s: float, now_s: float) -> Cluster:
-    if brought >= wanted:
+def _judged(cluster: Cluster, wanted: int, warm: int, patience_s: float, now_s: float) -> Cluster:
+    if warm >= wanted:
         return cluster if cluster.behind_s is None else replace(cluster, behind_s=None)
-    if cluster.behind_s is None or brought > cluster.brought:
-        return replace(cluster, behind_s=now_s, brought=brought)
+    if cluster.behind_s is None or warm > cluster.had_warm:
+        return replace(cluster, behind_s=now_s, had_warm=warm)
     if now_s - cluster.behind_s <= patience_s:
         return cluster
-    return replace(cluster, behind_s=None, cap=brought)
+    return replace(cluster, behind_s=None, cap=warm)
 
 
 def _spread(job: Job, names: list[ClusterName]) -> Counts:
@@ -126,8 +120,7 @@ def _spread(job: Job, names: list[ClusterName]) -> Counts:
 
 
 def filled(counts: Counts, wanted: int, limits: Counts) -> Counts:
-    """Raises the lowest counts to one level, none above its limit. What does not suffice for another level goes to
-    the first by name."""
+    """Raises the lowest counts to one level, none above its limit. The first clusters by name get the remainder."""
 
     def raised(level: int) -> Counts:
         return {name: max(number, min(level, limits.get(name, wanted))) for name, number in counts.items()}
@@ -140,7 +133,7 @@ def filled(counts: Counts, wanted: int, limits: Counts) -> Counts:
 
 
 def _held(job: Job, *, but_noticed: bool = False) -> Counter[ClusterName]:
-    """Members of the present world and of the prepared one."""
+    """Members of the current and the prepared world, by cluster."""
     counts: Counter[ClusterName] = Counter()
     counted: Collection[WorkerId] = ()
     for world in (job.record.assignment, job.record.prepared):
@@ -153,7 +146,7 @@ def _held(job: Job, *, but_noticed: bool = False) -> Counter[ClusterName]:
     return counts
 
 
-def _brought(job: Job) -> Counter[ClusterName]:
-    """Workers that spoke and are warm."""
+def _warm_by_cluster(job: Job) -> Counter[ClusterName]:
+    """Warm workers that reported, by cluster."""
     here = job.workers.values()
     return Counter(each.cluster for each in here if each.seq >= 0 and each.phase is not WorkerPhase.WARMING)

@@ -11,9 +11,9 @@ from messages.workers import TrainerExit, WorkerPhase, WrittenCheckpoint
 from messages.worlds import StoreAddress
 
 GATHER_S = 2.5
-"""Seconds in which every cluster with a controller is heard by a master that has just begun to lead."""
+"""Seconds after a takeover within which the new leader hears every cluster that has a controller."""
 UNKNOWN_COST_S = 3.0
-"""Seconds that a restart is taken to cost by a master that has seen none of this job."""
+"""Assumed seconds of a restart, for a master that has seen no restart of this job."""
 
 
 class Cluster(Struct, frozen=True):
@@ -23,24 +23,25 @@ class Cluster(Struct, frozen=True):
     heard_s: float
     keeps: int
     step: int = 0
-    """The step that one of the workers there has completed, as it was last heard."""
-    told_s: float | None = None
-    """When it was last told how many workers to keep."""
+    """The newest step that a worker of the cluster reported as completed."""
+    sent_s: float | None = None
+    """When the master last sent it the number of workers to keep."""
     refusal: str = ""
-    """Why it would not do what it was last told."""
+    """Why it refused the last command."""
     behind_s: float | None = None
-    """Since when it has had fewer warm workers than its share, and no more than `brought`."""
-    brought: int = 0
+    """Since when it has fewer warm workers than its share, and no more than `had_warm`."""
+    had_warm: int = 0
+    """Warm workers that it had at `behind_s`."""
     cap: int | None = None
-    """The most workers it is asked for, since it brought no more for too long."""
+    """The most workers that it is asked for, because no more became warm for too long."""
 
 
 class Store(Struct, frozen=True):
     generation: Generation = NO_GENERATION
-    """The newest generation that a store was asked for."""
+    """The newest generation for which a store was requested."""
     address: StoreAddress | None = None
     retry_s: float | None = None
-    """When to ask again after the store could not be started."""
+    """When to request the store again after a failed start."""
     error: str = ""
 
 
@@ -52,55 +53,55 @@ class Failure(Struct, frozen=True):
 
 
 class Unfit(Struct, frozen=True):
-    """Workers that left because they have not the GPUs that the job asks for, since one last could train."""
+    """Workers that left because they lack the GPUs of the job, counted since a worker could last train."""
 
     workers: int = 0
     why: str = ""
-    """Of the newest."""
+    """Reason of the newest of them."""
 
 
 class Barred(Struct, frozen=True):
-    """A worker whose trainers failed is not invited for a while."""
+    """A worker that is not invited for a while because its trainers failed."""
 
     failures: int
     until_s: float
 
 
 class Wait(Struct, frozen=True):
-    """Ranks have waited for long in the all-reduce of a step, and all workers are asked where theirs are."""
+    """A long wait of ranks in the all-reduce of a step; all workers are asked in rounds where their ranks are."""
 
     generation: Generation
     step: int
     waiting: frozenset[Rank]
-    """Those that have entered it."""
+    """Ranks that have entered the all-reduce."""
     since_s: float
-    """When the last of them was heard to, or a rank that is missing was last paused."""
+    """When the newest of them entered, or when a missing rank was last paused."""
     asked_s: float
-    """When the present round of questions began."""
-    told_s: float
-    """When its question was last published."""
+    """When the current round of questions began."""
+    sent_s: float
+    """When the question of the round was last published."""
     number: int = 0
-    """Number of the round, repeated in its answers; 0 before anybody was asked."""
+    """Number of the round, repeated in its answers; 0 before the first round."""
     is_judged: bool = False
     """The round is closed."""
 
 
 class Start(Struct, frozen=True):
-    """How the present world came up: what a restart costs is measured by it."""
+    """The start of the current world, which measures what a restart costs."""
 
     up_s: float | None = None
-    """When it was last seen to have come further: it ran, its ranks met, it completed a first step."""
+    """When its start last progressed: it runs, its ranks met, or it completed its first step."""
     has_step: bool = False
     parking_s: float = 0.0
-    """Seconds that it took to end the world before."""
+    """Seconds that the end of the previous world took."""
     cost_s: float = 0.0
-    """Those, and the seconds from its decision to `up_s`."""
+    """`parking_s` and the seconds from the decision of the world to `up_s`."""
     cost_before_s: float = 0.0
-    """The same of the world before."""
+    """`cost_s` of the previous world."""
 
 
 class DeadlineLeft(Struct, frozen=True):
-    """What was left of a deadline when it was last looked at."""
+    """Steps and seconds that were left of a deadline at `at_s`."""
 
     steps: int
     seconds: float
@@ -108,53 +109,53 @@ class DeadlineLeft(Struct, frozen=True):
 
 
 class Want(Struct, frozen=True):
-    """What the job wants of its allocator. Each newer one replaces the older."""
+    """The job's request to its allocator. A newer request replaces an older one."""
 
     number: int
-    """From 1 in each term."""
+    """Counts from 1 in each term."""
     nodes: int
-    """None while it is paused."""
+    """0 while the job is paused."""
     ended: str | None = None
-    """Why it wants none any more."""
+    """Why the job has ended and wants no nodes."""
     spot_only: bool = False
     max_usd_total: float | None = None
-    """In place of what its file says."""
+    """Replaces the budget of the job file."""
     deadline: DeadlineLeft | None = None
     lost: frozenset[ClusterName] = frozenset()
-    """Silent clusters in which it has no worker left: nodes there are of no more use."""
+    """Silent clusters without a worker of the job: their nodes are of no use."""
 
 
 class Supply(Struct, frozen=True):
-    """What the allocator was told, and what it answered."""
+    """The request to the allocator, and its answer."""
 
     want: Want | None = None
-    """The newest."""
+    """The newest request."""
     awaits_placement: bool = False
     """The allocator has not listed the pools yet."""
     placement: dict[ClusterName, int] | None = None
-    """Workers by cluster where an allocator decides; without one they are spread evenly."""
+    """Workers by cluster, decided by the allocator; None: they are spread evenly."""
     shortage: str = ""
-    """Why it cannot have all of them, and what a person can do about it."""
+    """Why the job cannot have all its workers, and what a person can do about it."""
     leaving: dict[ClusterName, frozenset[str]] = field(default_factory=dict)
-    """Nodes that the allocator wants to be free, by cluster."""
+    """Nodes that the allocator wants to remove, by cluster."""
     at_once: bool = False
-    """Also if too few are left to train."""
+    """The workers on `leaving` leave even if too few are left to train."""
 
 
 class Storage(Struct, frozen=True):
-    """How far the record is stored."""
+    """The record as it is stored, and the one that is being stored."""
 
     saved: Record | None = None
     saving: Record | None = None
     retry_s: float | None = None
-    """When to try again after it could not be saved."""
+    """When to save again after a failure."""
 
 
 class Round(Struct, frozen=True):
-    """The present world, from its decision to the end of its trainers."""
+    """The current world, from its decision to the end of its trainers."""
 
     assigned_s: float | None = None
-    """When it was decided."""
+    """When the world was decided."""
     published_s: float | None = None
     """When the newest halt or assignment was last published."""
     halted_s: float | None = None
@@ -162,18 +163,18 @@ class Round(Struct, frozen=True):
     prepared_s: float | None = None
     """When `record.prepared` was decided."""
     over_s: float | None = None
-    """When trainers said that the last step is done and everybody has it."""
-    share_taken_s: float = 0.0
-    """When the last of those who have the state had it."""
+    """When trainers reported that the last step is done and all ranks have it."""
+    state_received_s: float = 0.0
+    """When a rank last received the state."""
     ranks_waiting: str = ""
     """Which ranks wait for which at the store."""
     store_lost: bool = False
-    """Its store is away: a rank that failed for want of it did not fail by itself."""
+    """The store of the world is lost: a rank that fails without it has not failed by itself."""
     lost_member: bool = False
-    """A member was lost since it was decided."""
+    """A member was lost since the world was decided."""
     failure: Failure | None = None
     quit: Failure | None = None
-    """A rank that ended with 0 before the last step: no failure if all do."""
+    """A rank that exited with 0 before the last step; no failure if all ranks do."""
     clean: frozenset[Rank] = frozenset()
     """Ranks that exited with 0."""
 
@@ -183,39 +184,39 @@ class ScriptRun(Struct, frozen=True):
 
     start: Start = Start()
     checkpointed_s: float | None = None
-    """When it was last heard to have written a checkpoint in the present world."""
+    """When the script last reported a checkpoint in the current world."""
     grows_at_once: bool = False
-    """A person asked for more workers: those that come are admitted at once until all of them are there."""
+    """A person asked for more workers: each new worker is admitted at once until all of them are there."""
 
 
 class Pause(Struct, frozen=True):
     """What the next world waits for."""
 
     retry_s: float | None = None
-    """No new world before: backoff after a failure."""
+    """When the backoff after a failure ends; no new world before."""
     waiting_since_s: float = 0.0
-    begins_anew: bool = False
-    """After a pause: its next world waits for those that are known to come, as the first did."""
+    starts_again: bool = False
+    """The job was paused: its next world waits for the workers that are starting, like the first world."""
 
 
 class FailureLog(Struct, frozen=True):
     counted: Failure | None = None
-    """The last that counted against what is allowed."""
+    """The last failure that counts against the allowed number."""
     judged: Generation = NO_GENERATION
-    """A world whose failure an earlier master has counted, when it closed the round."""
+    """A world whose failure an earlier master counted."""
     joining: Failure | None = None
-    """The last of a worker that came, or was to come, to others that train on without it."""
+    """The last failure of a joining worker, without which the others continue to train."""
     unfit: Unfit = Unfit()
     barred: dict[WorkerId, Barred] = field(default_factory=dict)
 
 
 class Contacts(Struct, frozen=True):
-    """When workers were last told what is repeated until they obey."""
+    """When messages that are repeated until a worker obeys were last sent."""
 
     invited_s: dict[WorkerId, float] = field(default_factory=dict)
     released_s: dict[WorkerId, float] = field(default_factory=dict)
     stale: dict[WorkerId, ClusterName] = field(default_factory=dict)
-    """Workers with a tombstone that spoke again and are to be told to go."""
+    """Tombstoned workers that spoke again and must be removed again."""
 
 
 class Doubtful(Struct, frozen=True):
@@ -223,30 +224,30 @@ class Doubtful(Struct, frozen=True):
 
     count: int = 0
     by_worker: dict[WorkerId, str] = field(default_factory=dict)
-    """Why the first was, by the worker that it names."""
+    """Why the first such message was ignored, by the worker that it names."""
 
 
 class Job(Struct, frozen=True):
     name: JobName
     spec: JobSpec
     record: Record
-    """What is decided; published only once it is saved."""
+    """What is decided; published only after it is saved."""
     why: str = ""
-    """What it does or waits for just now, for people; `record.why` is the reason of the phase."""
+    """What the job does or waits for now, for people; `record.why` is the reason of the phase."""
     submitted_s: float = 0.0
-    """When it was submitted, on this process's monotonic clock."""
+    """When the job was submitted, on this process's monotonic clock."""
     is_submission_known: bool = True
-    """False if the record was lost: then `submitted_at` is only when this master found the job."""
+    """False if the record was lost: then `submitted_at` is when this master found the job."""
     storage: Storage = Storage()
     supply: Supply = Supply()
     workers: Workers = field(default_factory=Workers)
     gone: dict[WorkerId, str] = field(default_factory=dict)
-    """Tombstones with their reasons: who is here never comes back."""
+    """Tombstones with their reasons: these workers never come back."""
     clusters: dict[ClusterName, Cluster] = field(default_factory=dict)
     gathers_until_s: float | None = None
-    """This master took the job over a moment ago: until then clusters keep what they keep, since not all were heard."""
+    """After a takeover, until when clusters keep their number of workers, since not all clusters were heard."""
     share_rounds: int = 0
-    """How often every cluster was capped since all were last complete."""
+    """How often every cluster was capped since all clusters last had their share."""
     store: Store = Store()
     round: Round = Round()
     script: ScriptRun = ScriptRun()
@@ -258,11 +259,11 @@ class Job(Struct, frozen=True):
     due_s: float = 0.0
     """When time alone could change the last decision."""
     judges_from_s: float = 0.0
-    """This process was late: before this moment it removes no worker for lateness."""
+    """Until when no worker is removed for lateness, because this process was late itself."""
     late_since_s: float = 0.0
-    """When the present spell of late decisions began."""
+    """When the current series of late decisions began."""
     checkpoint: WrittenCheckpoint | None = None
-    """The newest that any worker has reported, with or without the SDK."""
+    """The newest checkpoint that a worker reported, with or without the SDK."""
 
 
 def new_job(spec: JobSpec, *, epoch: Epoch, at_s: float, submitted_at: float) -> Job:
@@ -285,9 +286,9 @@ def new_job(spec: JobSpec, *, epoch: Epoch, at_s: float, submitted_at: float) ->
 
 
 def adopted_job(spec: JobSpec, saved: Record, *, epoch: Epoch, at_s: float, age_s: float = 0.0) -> Job:
-    """A job that another master left behind `age_s` after its submission, with its world running or half made.
+    """Takes over a job of another master, `age_s` after its submission, with its world running or half made.
 
-    Its members count as heard just now, so that silence is measured by what this master hears, not by what it missed.
+    Its members count as heard now, so that only silence towards this master counts.
     """
     members = saved.assignment.members if saved.assignment is not None else ()
     invited = saved.prepared.members if saved.prepared is not None else ()
@@ -326,7 +327,7 @@ def adopted_job(spec: JobSpec, saved: Record, *, epoch: Epoch, at_s: float, age_
 
 
 def _judged(saved: Record) -> Generation:
-    """A round that is closed leaves the world behind it; its ranks may still report how they ended."""
+    """The last world if its round is closed; its ranks may still report how they ended."""
     world, is_closed = saved.assignment, saved.phase in (Phase.WAITING, Phase.FORMING)
     return (
         world.generation if world is not None and is_closed and world.generation < saved.generation else NO_GENERATION

@@ -1,7 +1,7 @@
-"""The end of a job's world with none to follow: it is stopped, or paused.
+"""The end of a world that no other follows: the job is stopped or paused.
 
-Its trainers are ended, but may first reach the end of their loop body and save. The step in progress is lost; the
-steps before it are not. The job waits for that: it has stopped when nobody trains any more.
+Trainers may first reach the end of their loop body and save a checkpoint. Only the step in progress is lost. The job
+has stopped when no trainer is left.
 """
 
 from datetime import UTC, datetime
@@ -13,21 +13,21 @@ from controlplane.job.state import Job
 from messages.workers import WrittenCheckpoint
 
 LEAST_GRACE_S: Final = 30.0
-"""From SIGTERM to SIGKILL where nobody said otherwise."""
+"""Least default seconds from SIGTERM to SIGKILL."""
 
 MOST_GRACE_S: Final = 86_400.0
-"""Seconds, the most that can be asked for."""
+"""Longest accepted grace period in seconds."""
 
 STEPS_OF_GRACE: Final = 2
 
 
 def is_ending(job: Job) -> bool:
-    """No world follows the one that is being ended."""
+    """True if no world follows the current one, because the job stops or pauses."""
     return job.record.stop_why is not None or job.record.paused is not None
 
 
 def grace_s(job: Job) -> float:
-    """From SIGTERM to SIGKILL of trainers in the present round."""
+    """Seconds from SIGTERM to SIGKILL of the current world's trainers."""
     usual_s = job.spec.timeouts.stop_grace_s
     if not is_ending(job):
         return usual_s
@@ -36,7 +36,7 @@ def grace_s(job: Job) -> float:
 
 
 def default_grace_s(job: Job, longest_step_s: float) -> float:
-    """Enough for a step that began just now and takes as long as the longest of late, and for a checkpoint."""
+    """Seconds of grace that suffice for a step that begins now and a checkpoint."""
     return min(MOST_GRACE_S, max(STEPS_OF_GRACE * longest_step_s, job.spec.timeouts.stop_grace_s, LEAST_GRACE_S))
 
 
@@ -49,13 +49,16 @@ def ask_to_stop(job: Job, why: str, grace_s: float | None) -> Job:
     return replace(job, record=stopping, round=replace(job.round, published_s=None)) if stopping != record else job
 
 
-def keep_checkpoint(job: Job, told: WrittenCheckpoint | None) -> Job:
-    """The newest by the clock of who wrote it: after a resume from an older one the steps begin lower again. One whose
-    step is not known does not replace one whose step is."""
+def note_checkpoint(job: Job, reported: WrittenCheckpoint | None) -> Job:
+    """Stores the newest checkpoint by its writer's clock, because steps may decrease after a resume.
+
+    A checkpoint without a step does not replace one with a step."""
     known = job.checkpoint
-    if told is None or (known is not None and (told.at <= known.at or (told.step is None and known.step is not None))):
+    if reported is None or (
+        known is not None and (reported.at <= known.at or (reported.step is None and known.step is not None))
+    ):
         return job
-    return replace(job, checkpoint=told)
+    return replace(job, checkpoint=reported)
 
 
 def checkpoint_text(checkpoint: WrittenCheckpoint | None) -> str:

@@ -1,4 +1,4 @@
-"""One reconciliation of a job: the state on its way, its effects, and the moves that several phases share."""
+"""One reconciliation of a job: its changing state, its effects, and the actions that several phases share."""
 
 from typing import TypedDict, Unpack
 
@@ -10,8 +10,8 @@ from controlplane.job.live.trainers import finishing, lives_on, never_parked, to
 from controlplane.job.overdue import Overdue, patience_s
 from controlplane.job.reload import forget_outdated
 from controlplane.job.scripts import next_start
-from controlplane.job.sentences import name_workers
 from controlplane.job.state import Job, Store
+from controlplane.job.texts import STEPS_DONE, name_workers, waits_to
 from messages.clusters import RemoveWorkers
 from messages.ids import ClusterName, Generation, WorkerId
 from messages.records import Phase, Record
@@ -33,28 +33,28 @@ class _RecordFields(TypedDict, total=False):
 
 
 class Turn:
-    """One reconciliation: the job as it becomes, and the effects on the way."""
+    """One reconciliation: the job as it changes, and the effects so far."""
 
     def __init__(self, job: Job, now_s: float) -> None:
         self.job = job
         self.now_s = now_s
         self.effects: list[effects.JobEffect] = []
         self.grows_at_s: float | None = None
-        """When workers that wait are admitted, if some do."""
+        """When waiting workers are admitted, if there are some."""
 
     @property
     def record(self) -> Record:
         return self.job.record
 
     def set(self, **changes: Unpack[_RecordFields]) -> bool:
-        """True if the phase or the world changed: then there may be more to do."""
+        """Changes the record. True if the phase or the world changed, so that more transitions may be due."""
         before = self.record
         after = replace(before, **changes)
         self.job = replace(self.job, record=after, why=after.why)
         return (before.phase, before.assignment) != (after.phase, after.assignment)
 
     def say(self, why: str) -> bool:
-        """What the job waits for is for people: it is not worth saving."""
+        """Sets what the job waits for, which is for people and is not saved."""
         self.job = replace(self.job, why=why)
         return False
 
@@ -62,7 +62,7 @@ class Turn:
         late = never_parked(self.job)
         if not late or self.record.paused is not None:
             return False
-        return self.reshape(f"{name_workers(late)} never parked, and may have trained on")
+        return self.reshape(f"{name_workers(late)} never parked and may still train")
 
     def begin_world(self) -> None:
         for gone in [worker for worker in self.record.outdated if worker not in self.job.workers]:
@@ -81,7 +81,7 @@ class Turn:
                 ranks_waiting="",
             ),
             script=replace(self.job.script, start=next_start(self.job), checkpointed_s=None),
-            pause=replace(self.job.pause, begins_anew=False, retry_s=None),
+            pause=replace(self.job.pause, starts_again=False, retry_s=None),
         )
 
     def reshape(self, why: str) -> bool:
@@ -97,10 +97,10 @@ class Turn:
         return True
 
     def succeed(self, why: str) -> bool:
-        """What scripts still do after the last step is theirs: they are let finish, within bounds."""
+        """Ends the job once its scripts have exited; after the last step they have `patience_s` to do so."""
         late = finishing(self.job)
         if late and self.job.round.over_s is not None and self.now_s - self.job.round.over_s <= patience_s(self.job):
-            return self.say(f"all steps are done; waiting for {name_workers(late)} to end")
+            return self.say(f"{STEPS_DONE}; {waits_to('end', late)}")
         return self.end(Phase.SUCCEEDED, why)
 
     def end(self, phase: Phase, why: str) -> bool:
@@ -109,7 +109,7 @@ class Turn:
         return self.set(phase=phase, why=why, prepared=None, checkpoint=self.job.checkpoint)
 
     def remove(self, overdue: Overdue) -> bool:
-        """Whether some were removed. A process that was itself late removes nobody: it may not have heard them yet."""
+        """Removes overdue workers, unless this process was late itself. True if it removed some."""
         if not overdue or self.now_s < self.job.judges_from_s:
             return False
         whys: dict[WorkerId, str] = {}
@@ -125,11 +125,11 @@ class Turn:
         return True
 
     def lasting_store(self, generation: Generation) -> StoreAddress | None:
-        """Trainers that live on keep their store: they meet under another prefix in each generation."""
+        """Address of the store of live trainers, which they keep: each generation has its own prefix in it."""
         return self.job.store.address or self.store_address(generation)
 
     def store_address(self, generation: Generation) -> StoreAddress | None:
-        """Of the store of that generation; asked for if nobody has."""
+        """Address of the store of that generation; requests the store if necessary."""
         store = self.job.store
         due = store.retry_s is not None and self.now_s >= store.retry_s
         if store.generation == generation and not due:

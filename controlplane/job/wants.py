@@ -1,4 +1,4 @@
-"""What the job wants of its allocator, told when it changes."""
+"""The job's request to its allocator, sent when it changes."""
 
 from msgspec.structs import replace
 
@@ -7,7 +7,7 @@ from controlplane.job.queries import deserted
 from controlplane.job.state import DeadlineLeft, Job, Want
 
 DEADLINE_EVERY_S = 60.0
-"""Seconds between two looks at what is left of a deadline: each means another plan."""
+"""Seconds between updates of what is left of a deadline, because each update causes a new plan."""
 SECONDS_PER_HOUR = 3600.0
 
 
@@ -19,7 +19,7 @@ def want_nodes(job: Job, now_s: float) -> tuple[Job, list[WantNodes]]:
 
 
 def _next_want(job: Job, now_s: float) -> Want:
-    """What the job wants now, with the number that follows its last want."""
+    """The current request, with the number that follows the last."""
     record = job.record
     return Want(
         number=job.supply.want.number + 1 if job.supply.want is not None else 1,

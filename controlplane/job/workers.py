@@ -1,6 +1,6 @@
-"""The workers of a job, by id, with indexes of the few that every decision looks for.
+"""The workers of a job, by id, with indexes of those that every decision needs.
 
-A decision copies the table once and then changes its own copy in place: a batch of ten thousand facts costs one copy.
+A decision copies the table once and changes its copy in place, so a batch of ten thousand facts costs one copy.
 """
 
 from collections.abc import Iterable
@@ -14,13 +14,13 @@ from messages.workers import Fallen, TrainerExit, TrainerStatus, WorkerPhase
 
 
 class Worker(Struct, frozen=True, gc=False):
-    """One worker of this job, as far as it was heard or seen."""
+    """What is known about one worker of this job."""
 
     worker: WorkerId
     cluster: ClusterName
     first_seen_s: float
     heard_s: float
-    """When the newest word of it was spoken, on this process's monotonic clock."""
+    """When it last spoke, on this process's monotonic clock."""
     presence: Presence = Presence.ALIVE
     seq: int = -1
     phase: WorkerPhase = WorkerPhase.WARMING
@@ -36,24 +36,24 @@ class Worker(Struct, frozen=True, gc=False):
     exits: tuple[TrainerExit, ...] = ()
     fallen: tuple[Fallen, ...] = ()
     noticed: str | None = None
-    """Why it will leave, once it was noticed."""
+    """Reason of its notice; None without a notice."""
     deadline_s: float | None = None
-    """When it will, at the latest."""
+    """When it leaves at the latest."""
     trainers: tuple[TrainerStatus, ...] = ()
-    """Those that live through changes of the world, in the order of their local ranks."""
+    """Its live trainers, in the order of their local ranks."""
     assigned: Generation = NO_GENERATION
-    """Of the newest assignment that it has."""
+    """Generation of the newest assignment that it received."""
 
 
 class Workers(dict[WorkerId, Worker]):
-    """Changed with `put` and `drop` only, which keep the indexes."""
+    """A table of workers. Only `put` and `drop` change it; they maintain the indexes."""
 
     __slots__ = ("answers", "changed", "exited", "finished", "live", "noticed", "overdue", "silent")
 
     def __init__(self, workers: Iterable[Worker] = ()) -> None:
         super().__init__()
         self.live = 0
-        """How many have trainers that live through changes."""
+        """Number of workers with live trainers."""
         self.silent: set[WorkerId] = set()
         self.noticed: set[WorkerId] = set()
         self.exited: set[WorkerId] = set()
@@ -61,16 +61,16 @@ class Workers(dict[WorkerId, Worker]):
         self.finished: set[WorkerId] = set()
         """Workers with a trainer that has done all steps."""
         self.overdue: set[WorkerId] = set()
-        """Workers with a trainer that has waited for long in an all-reduce."""
+        """Workers with a trainer that waits for long in an all-reduce."""
         self.changed: set[WorkerId] = set()
         """Workers put or dropped since the table was copied."""
         self.answers: dict[object, tuple[object, ...]] = {}
-        """Answers to questions about the table as it is; see `queries.remembered`."""
+        """Cache of `queries.remembered`."""
         for worker in workers:
             self.put(worker)
 
     def own_copy(self) -> Self:
-        """For one decision, which may change it."""
+        """A copy that one decision may change."""
         copied = type(self)()
         copied.update(self)
         copied.live = self.live

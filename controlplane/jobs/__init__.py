@@ -1,1 +1,1 @@
-"""The jobs of a leading master: a registry, a runner and a shell beside each job core, and what feeds them."""
+"""The jobs of a leading master: the registry, a runner and a shell for each job core, and their inputs."""

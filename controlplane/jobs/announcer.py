@@ -1,4 +1,4 @@
-"""Events for people, on their way to the stream: in order, each once, and patient while the bus is away."""
+"""Publishes events for people to the stream, in order and once; they wait while the bus is away."""
 
 import uuid
 from collections import Counter
@@ -24,15 +24,15 @@ REFUSED = "events_refused"
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     message_id: str
-    """Stays the same however often it is sent, so that the stream keeps one."""
+    """The same for each retry, so that the stream stores the event once."""
     event: Event
     at: datetime
-    """When it happened, however late it is sent."""
+    """When it happened, not when it is sent."""
     cause: Cause | None
 
 
 class Streams(Protocol):
-    """The part of the bus that is needed here."""
+    """The part of the bus that the announcer needs."""
 
     async def publish_durable(
         self,
@@ -84,7 +84,7 @@ class Announcer:
             self._drop(event, str(error))
 
     def _drop(self, event: Event, why: str) -> None:
-        """No later try would be taken, and jobs go on without it."""
+        """Drops an event that the bus refuses, because a retry would be refused too."""
         self.dropped[REFUSED] += 1
         if self._log_once((event.scope, event.kind)):
             self._log.warning("event_dropped", scope=event.scope, kind=event.kind, why=why)

@@ -1,15 +1,14 @@
-"""The jobs of this process's last term, for a bus that loses its data: the next leader there finds them again.
+"""The jobs of this process's last term, in memory. If the bus loses its data, they are written to it again.
 
-Lost or purged data is known by the origin of its bucket, which is asked: what the watch of the lease tells of a loss
-may come after this process leads there, and of a purge it tells nothing. Only what nobody else has changed since is
-worth keeping: once another master leads on the data of the term, its records are the truth, and what is remembered here
-is dropped.
+The origin of the bucket shows that data is lost or purged, so it is read: the watch of the lease may report a loss
+too late, and reports no purge. Once another master leads on the data of the term, its records are newer and the copy
+here is dropped.
 """
 
 import asyncio
 
 from controlplane.jobs import records
-from controlplane.jobs.records import Kept
+from controlplane.jobs.records import RememberedJob
 from messages import subjects
 from runtime.bus import Bucket
 from runtime.errors import BusUnavailable
@@ -17,29 +16,29 @@ from runtime.logs import logger
 
 RETRY_S = 1.0
 
-Jobs = tuple[Kept, ...]
+Jobs = tuple[RememberedJob, ...]
 
 
 class JobBackup:
     def __init__(self) -> None:
-        self._kept: Jobs = ()
-        self._kept_where: str | None = None
-        """Origin of the data that has them: where they were led, or were written again since."""
-        self._term_where: str | None = None
-        """The same for the present term; None while there is none."""
+        self._jobs: Jobs = ()
+        self._origin: str | None = None
+        """Origin of the data that has the jobs: of their term, or where they were written again since."""
+        self._term_origin: str | None = None
+        """Origin of the data of the current term; None between terms."""
         self._other_leads = False
         self._due = asyncio.Event()
         self._settling = asyncio.Lock()
 
     async def begin_term(self, bucket: Bucket) -> None:
-        """Returns when what the bus had to be given again is there. Raises `BusUnavailable`."""
-        self._term_where = await self.settle(bucket)
+        """Returns after lost jobs are written again. Raises `BusUnavailable`."""
+        self._term_origin = await self.settle(bucket)
 
     def end_term(self, jobs: Jobs | None) -> None:
-        """None if it ended before its jobs were known."""
+        """`jobs` is None if the term ended before its jobs were known."""
         if jobs is not None:
-            self._kept, self._kept_where = jobs, self._term_where
-        self._term_where = None
+            self._jobs, self._origin = jobs, self._term_origin
+        self._term_origin = None
         self._reconsider()
 
     def see_leader(self, *, other: bool) -> None:
@@ -51,7 +50,7 @@ class JobBackup:
         self._reconsider()
 
     async def run(self, bucket: Bucket) -> None:
-        """Until cancelled: for a bus where somebody else leads by now."""
+        """Until cancelled, writes lost jobs again while another master leads."""
         while True:
             await self._due.wait()
             self._due.clear()
@@ -65,17 +64,17 @@ class JobBackup:
     async def settle(self, bucket: Bucket) -> str:
         """Writes again what this bus has lost, and returns the origin of its data. Raises `BusUnavailable`."""
         async with self._settling:
-            where = await bucket.origin(subjects.ORIGIN_KEY)
-            if self._kept and where != self._kept_where:
-                logger().warning("bus_lost_its_data", jobs=len(self._kept))
-                for kept in self._kept:
-                    await records.write_again(bucket, kept)
-                # Not forgotten yet: this bus, too, may lose them before anybody has read them.
-                self._kept_where = where
+            origin = await bucket.origin(subjects.ORIGIN_KEY)
+            if self._jobs and origin != self._origin:
+                logger().warning("bus_lost_its_data", jobs=len(self._jobs))
+                for job in self._jobs:
+                    await records.write_again(bucket, job)
+                # They stay in memory: the bus may lose them again before a master reads them.
+                self._origin = origin
             elif self._other_leads:
-                self._kept = ()
-            return where
+                self._jobs = ()
+            return origin
 
     def _reconsider(self) -> None:
-        if self._kept and self._term_where is None:
+        if self._jobs and self._term_origin is None:
             self._due.set()

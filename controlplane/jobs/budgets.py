@@ -1,4 +1,4 @@
-"""The budgets of a master's jobs: kept, shown, and raised by people."""
+"""The budgets of a master's jobs: enforced, shown, and raised by people."""
 
 from msgspec import structs
 
@@ -10,7 +10,7 @@ from controlplane.catalog.money import MicroDollars, micro_of, usd_text
 from controlplane.job import events
 from controlplane.job.state import Job
 from controlplane.jobs.context import TermContext
-from controlplane.jobs.errors import BudgetRefused, CostUnknown, JobUnknown, NotLeading, ScaleRefused
+from controlplane.jobs.errors import BudgetRefused, CostUnknown, JobUnknown, NotLeading, ScaleRefused, has_ended
 from controlplane.jobs.registry import JobRegistry
 from controlplane.jobs.runner import JobRunner
 from controlplane.ledger.books import Books
@@ -20,10 +20,10 @@ from controlplane.planning.criteria import criteria_of
 from messages.budgets import BudgetView
 from messages.costs import CostView
 
-NO_FLEET = "This master has no fleet: nobody knows what its workers' machines cost."
+NO_FLEET = "This master has no fleet, so the cost of its machines is unknown."
 BLIND = (
-    "The cloud does not list its machines ({why}): this is what was spent when it last did. "
-    "A budget also counts what may have been spent since."
+    "The cloud does not list its machines ({why}). The cost is as of its last list; "
+    "a budget also counts what may have been spent since."
 )
 
 
@@ -37,14 +37,14 @@ class Budgets:
 
     @property
     def note(self) -> str:
-        """What belongs to every figure of money that this master tells."""
+        """A note for every amount of money that this master shows."""
         if not self._capacity.has_fleet:
             return NO_FLEET
         why = self._books.why_blind()
         return BLIND.format(why=why) if why else ""
 
     async def run(self) -> None:
-        """Until cancelled; where there is no fleet, there is nothing to keep."""
+        """Enforces budgets until cancelled; returns at once without a fleet."""
         if self._capacity.has_fleet:
             await self._keeper.run(self._registry.jobs.values)
 
@@ -66,7 +66,10 @@ class Budgets:
         return ledger
 
     async def raise_to(self, name: str, usd: float) -> BudgetView:
-        """Raises `BusUnavailable`, `CostUnknown` and `NotRecorded`. A paused job that may go on is told so at once."""
+        """Raises the budget and continues a paused job at once if the budget allows it.
+
+        Raises `BusUnavailable`, `CostUnknown` and `NotRecorded`.
+        """
         runner = self._registry.job(name)
         _check(runner, usd)
         await self.ledger(runner)
@@ -80,7 +83,7 @@ class Budgets:
         return await self.view(name)
 
     async def check_scale(self, runner: JobRunner, workers: int) -> None:
-        """Raises `ScaleRefused` where what is left does not keep so many, `CostUnknown` and `BusUnavailable`."""
+        """Raises `ScaleRefused` if the rest of the budget is too small, `CostUnknown` and `BusUnavailable`."""
         fewer = workers <= runner.state.record.wanted
         if not self._capacity.has_fleet or fewer or terms_of(runner.state) is None:
             return
@@ -90,8 +93,8 @@ class Budgets:
             runner.state, workers, ledger, self._dearest(runner.state), at_ms=at_ms, blind=self._is_blind
         )
         if why is not None:
-            sentence = f"Job {runner.name!r} has too little money left for {workers} workers: {why}."
-            raise ScaleRefused(sentence, f"tradewind budget {runner.name} USD, to raise it first")
+            message = f"The budget of job {runner.name!r} is too small for {workers} workers: {why}."
+            raise ScaleRefused(message, f"raise it first: tradewind budget {runner.name} USD")
 
     def shown_with(self, cost: CostView) -> CostView:
         job = self._registry.job(cost.job).state
@@ -109,8 +112,8 @@ class Budgets:
 
 def _check(runner: JobRunner, usd: float) -> None:
     if runner.ended:
-        raise BudgetRefused(f"Job {runner.name!r} has {runner.state.record.phase}.", "tradewind status")
+        raise BudgetRefused(has_ended(runner.name, runner.state.record.phase), "tradewind status")
     terms = terms_of(runner.state)
     if terms is not None and micro_of(usd) < terms.total:
-        sentence = f"Job {runner.name!r} may spend {usd_text(terms.total)} USD already; a budget can only be raised."
-        raise BudgetRefused(sentence, f"tradewind stop {runner.name}, to end what it spends")
+        message = f"Job {runner.name!r} has a budget of {usd_text(terms.total)} USD; a budget can only be raised."
+        raise BudgetRefused(message, f"to end its spending: tradewind stop {runner.name}")

@@ -1,4 +1,4 @@
-"""What all parts of one term of a master share."""
+"""Objects that all parts of one term of a master share."""
 
 from dataclasses import dataclass, field
 
@@ -23,13 +23,13 @@ class TermContext:
         self.announcer.announce(event)
 
     def announce_fleet(self, kind: str, text: str, why: str = "", **fields: str | int) -> None:
-        """An event that belongs to no job."""
+        """Publishes an event that belongs to no job."""
         self.announce(Event(FLEET, kind, text, why, {**fields, "epoch": self.leadership.epoch}))
 
     def may_act(self) -> bool:
-        """This master still leads."""
+        """True while this master leads."""
         return self.leadership.may_act()
 
     def now_s(self) -> float:
-        """On the monotonic clock."""
+        """Current time on the monotonic clock."""
         return self.clock.monotonic_s()

@@ -1,6 +1,8 @@
-"""What a person may ask for and not get, and why."""
+"""Refusals of requests of a person."""
 
 from runtime.errors import UserError
+
+BUS_AWAY = "the bus is unreachable"
 
 
 class JobUnknown(UserError):
@@ -11,22 +13,29 @@ class JobUnknown(UserError):
 class JobExists(UserError):
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"There is a job {name!r} already.",
-            f"tradewind status {name}; if it has ended, submit with --replace, or give the new one another name",
+            f"Job {name!r} already exists.",
+            f"tradewind status {name}; if it has ended, submit with --replace, or choose another name",
         )
 
 
 class JobUnreadable(UserError):
     def __init__(self, name: str, why: str) -> None:
         super().__init__(
-            f"There is a job {name!r}, but its record cannot be read: {why}.",
-            "a master of the version that wrote it; what the job has in the cloud is kept",
+            f"The record of job {name!r} cannot be read: {why}.",
+            "start a master of the version that wrote it; the job's cloud resources stay",
         )
+
+
+JOB_REFUSED = "The job is refused:"
 
 
 class SpecRefused(UserError):
     def __init__(self, problems: tuple[str, ...]) -> None:
-        super().__init__("The job cannot be used:", "correct these fields and submit it again", problems)
+        super().__init__(JOB_REFUSED, "correct these fields and submit it again", problems)
+
+
+def has_ended(name: str, phase: str) -> str:
+    return f"Job {name!r} has {phase}."
 
 
 class RemoveRefused(UserError):
@@ -48,30 +57,30 @@ class BudgetRefused(UserError):
 class CostUnknown(UserError):
     def __init__(self, name: str, why: str) -> None:
         super().__init__(
-            f"What job {name!r} has cost is not known, because its ledger cannot be read: {why}.",
-            "a master of the version that wrote it; what else can be done is in docs/cost.md",
+            f"The cost of job {name!r} is unknown, because its ledger cannot be read: {why}.",
+            "start a master of the version that wrote it, or see docs/cost.md",
         )
 
 
 class NotRecorded(UserError):
-    """Asked for, and perhaps done: whoever asked has waited long enough."""
+    """The change is requested, but was not saved within the time limit."""
 
     def __init__(self, name: str) -> None:
-        super().__init__("The change is not recorded yet.", f"tradewind status {name}")
+        super().__init__(f"The change of job {name!r} is not saved yet.", f"tradewind status {name}")
 
 
 class NotLeading(UserError):
-    """Nothing was done: it can be asked again, of whoever leads."""
+    """The request had no effect; the current leader can perform it."""
 
     def __init__(self) -> None:
-        super().__init__("This master does not lead any more.", "try again in a moment")
+        super().__init__("This master no longer leads.", "try again in a moment")
 
 
 class HandedOver(UserError):
-    """Done, and not begun here."""
+    """The job is stored, but the next leader starts it."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"Job {name!r} was taken, but this master does not lead any more: whoever leads next begins it.",
+            f"Job {name!r} is stored, but this master no longer leads; the next leader starts the job.",
             f"tradewind status {name}",
         )

@@ -1,7 +1,8 @@
-"""Keeps readable records of live jobs in the bucket: somebody may delete or overwrite keys while the jobs run.
+"""Restores records of live jobs that a person deletes or overwrites while the jobs run.
 
-A purge of the whole bucket takes the lease with it: then the term ends, and `backup` restores its jobs. This is for
-what is lost under a master that keeps the lease. What a master removes itself (`JobRegistry.removing`) stays removed.
+A purge of the whole bucket also removes the lease: then the term ends, and `backup` restores its jobs. The guard
+restores what is lost while the master keeps the lease. Records that a master removes itself (`JobRegistry.removing`)
+stay removed.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from controlplane.jobs import records
 from controlplane.jobs.context import TermContext
 from controlplane.jobs.registry import JobRegistry
 from controlplane.jobs.runner import JobRunner
+from controlplane.jobs.worlds import chunk_keys
 from messages import subjects
 from messages.events import Event
 from messages.ids import JobName
@@ -20,7 +22,7 @@ from runtime.errors import BusUnavailable, Conflict
 from runtime.logs import WhyLog, logger
 
 CHECK_S = 5.0
-"""Seconds between two looks: a purge leaves nothing that a watch could show."""
+"""Seconds between checks. The guard polls, because a watch does not report a purge."""
 
 
 class Guard:
@@ -28,7 +30,7 @@ class Guard:
         self._context = context
         self._registry = registry
         self._readable: dict[str, tuple[int, set[str]]] = {}
-        """The revision of each record that was last found to be readable, and the keys of its chunks."""
+        """The revision of each record that was last readable, and the keys of its chunks."""
         self._unseen = WhyLog(logger(epoch=context.leadership.epoch), "records_not_looked_at")
 
     async def run(self) -> None:
@@ -47,7 +49,7 @@ class Guard:
         stored = await self._context.bucket.revisions(subjects.JOB_RECORDS)
         self._readable = {key: found for key, found in self._readable.items() if key in stored}
         for name, runner in alive.items():
-            keys = {subjects.spec_key(name), *([subjects.world_key(name)] if name in saved else [])}
+            keys = {subjects.spec_key(name), *([subjects.record_key(name)] if name in saved else [])}
             lost = keys - stored.keys()
             for key in keys & stored.keys():
                 if not await self._is_whole(name, key, stored):
@@ -56,7 +58,7 @@ class Guard:
                 await self._restore(name, runner, lost)
 
     async def _is_whole(self, name: JobName, key: str, stored: Mapping[str, int]) -> bool:
-        """It can be read, and so can what it names."""
+        """True if the key and the chunks that it names are readable."""
         known = self._readable.get(key)
         if known is not None and known[0] == stored[key]:
             return known[1] <= stored.keys()
@@ -68,15 +70,15 @@ class Guard:
             if key == subjects.spec_key(name):
                 records.decode_spec(name, entry.value)
             else:
-                chunks = records.chunk_keys(name, records.decode_world(name, entry).worlds)
+                chunks = chunk_keys(name, records.decode_record(name, entry).worlds)
         except records.RecordUnreadable:
             return False
         self._readable[key] = entry.revision, chunks
-        # A record that was saved after the look may name chunks that it has not seen.
+        # A record that was saved after the list may name chunks that are not in the list.
         return entry.revision != stored[key] or chunks <= stored.keys()
 
     def _is_guarded(self, name: JobName, runner: JobRunner) -> bool:
-        """Asked before and after the look: a job that was removed meanwhile has lost nothing."""
+        """True if the job's records must exist. Checked before and after the list: a job may be removed meanwhile."""
         registry = self._registry
         is_ours = registry.jobs.get(name) is runner and name not in registry.removing
         return is_ours and (not runner.ended or runner.unsettled) and self._context.may_act()
@@ -89,9 +91,7 @@ class Guard:
             revision = entry.revision if entry is not None else 0
             with contextlib.suppress(Conflict):
                 await bucket.update(subjects.spec_key(name), records.encode_spec(runner.state.spec), revision)
-        if subjects.world_key(name) in lost:
+        if subjects.record_key(name) in lost:
             self._registry.post(runner, events.RecordLost(self._context.now_s()))
-        text = "the stored record of the job was missing or unreadable and is written again"
-        self._context.announce(
-            Event(name, "record_restored", text, f"somebody deleted or changed {', '.join(sorted(lost))}")
-        )
+        text = "the stored record of the job was missing or unreadable; it is written again"
+        self._context.announce(Event(name, "record_restored", text, f"deleted or changed: {', '.join(sorted(lost))}"))

@@ -1,10 +1,13 @@
-"""When the controller of each cluster was last heard."""
+"""Times of the last report of each cluster's controller."""
 
-from controlplane.job.learn_clusters import CLUSTER_FORGOTTEN_S
+from collections.abc import Sequence
+
+from controlplane.job.forgetting import has_anything_in, is_long_silent
+from controlplane.job.state import Job
 from messages.ids import ClusterName
 
 CLUSTER_FRESH_S = 5.0
-"""Seconds since the last topology for which a cluster counts as connected."""
+"""Seconds after its last report in which a cluster counts as connected."""
 
 
 class HeardClusters:
@@ -18,13 +21,14 @@ class HeardClusters:
         self._heard_s.pop(cluster, None)
 
     def heard_s(self, cluster: ClusterName) -> float | None:
-        """None for a cluster that is not known."""
+        """When the cluster last reported; None if it is unknown."""
         return self._heard_s.get(cluster)
 
     def fresh(self, now_s: float) -> int:
         """Number of clusters that were heard a moment ago."""
         return sum(now_s - heard_s <= CLUSTER_FRESH_S for heard_s in self._heard_s.values())
 
-    def silent(self, now_s: float) -> list[ClusterName]:
-        """Clusters that may be forgotten if no job has anything there."""
-        return [name for name, heard_s in self._heard_s.items() if now_s - heard_s > CLUSTER_FORGOTTEN_S]
+    def unused(self, jobs: Sequence[Job], now_s: float) -> list[ClusterName]:
+        """Clusters that are silent for long and in which no job has anything."""
+        silent = [name for name, heard_s in self._heard_s.items() if is_long_silent(heard_s, now_s)]
+        return [name for name in silent if not any(has_anything_in(job, name) for job in jobs)]

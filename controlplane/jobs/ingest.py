@@ -1,6 +1,6 @@
-"""What a master hears on the bus: facts of workers, topologies of clusters, progress of trainers.
+"""Receives messages from the bus: facts of workers, reports of clusters, progress of trainers.
 
-A message that does not fit its subject is refused, and counted.
+A message that does not fit its subject is refused and counted.
 """
 
 from collections import Counter
@@ -25,11 +25,8 @@ from messages.clusters import ClusterHeartbeat
 from messages.codec import Received
 from messages.envelope import Message
 from messages.ids import ClusterName, JobName
-from messages.worlds import Progress
+from messages.worlds import GatheredProgress, Progress
 from runtime.logs import Once, logger
-
-SHOWN_EVERY_S = 0.1
-"""How often allocators look at a cluster in which no node changed."""
 
 _STATUS_FACTS = (
     workers.WorkerJoined,
@@ -49,7 +46,7 @@ class Refused(StrEnum):
     UNKNOWN_JOB = "unknown_job"
     UNKNOWN_WORKER = "unknown_worker"
     DOUBTED = "doubted"
-    """Its numbers cannot be true; see `messages.bounds`."""
+    """Its numbers cannot be true (`messages.bounds`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +62,10 @@ class Ingest:
         self._books = books
         self._capacity = capacity
         self.dropped: Counter[str] = Counter()
-        """Messages that were refused, by reason."""
+        """Refused messages, by reason."""
         self._views: dict[ClusterName, ClusterView] = {}
         self.mismatches = 0
-        """Reports that could not be applied, and for which the whole state was asked."""
+        """Reports that did not fit, so that the whole state was requested."""
         self._log = logger(epoch=context.leadership.epoch)
         self._log_once = Once()
 
@@ -119,10 +116,10 @@ class Ingest:
         if changes.is_first:
             self._announce(view, is_new=view.is_new)
         if self._capacity.has_fleet:
-            self._books.see(view.cluster, changes.sights, changes.forgotten, is_whole=changes.is_whole)
-            if changes.nodes or now_s - view.shown_s >= SHOWN_EVERY_S:
-                view.shown_s = now_s
-                self._capacity.see(view.topology(now_s))
+            self._books.see(view.cluster, changes.observations, changes.forgotten, is_whole=changes.is_whole)
+            shown = view.show(changes, now_s)
+            if shown is not None:
+                self._capacity.hear_heartbeat(shown)
         for runner in self._registry.jobs.values():
             if not runner.ended or runner.unsettled or view.concerns(runner.name):
                 event = runner.clusters.event_of(changes, runner.state.gone, now_s)
@@ -130,47 +127,45 @@ class Ingest:
                     self._registry.post(runner, event)
 
     def _announce(self, view: ClusterView, *, is_new: bool) -> None:
-        text = f"cluster {view.cluster} was heard: {len(view.workers)} workers"
-        why = "first heard by this master" if is_new else "its controller was started"
+        text = f"cluster {view.cluster} reports, number of workers: {len(view.workers)}"
+        why = "first report to this master" if is_new else "its controller restarted"
         self._context.announce_fleet("cluster_seen", text, why, cluster=view.cluster, region=view.region)
 
     def _forget_silent(self, now_s: float) -> None:
-        """A cluster in which no job has anything is then as one that was never heard."""
-        for name in self._context.heard.silent(now_s):
-            if not self._is_used(name):
+        """Forgets clusters that are silent for long and in which no job has anything."""
+        jobs = [runner.state for runner in self._registry.jobs.values()]
+        for name in self._context.heard.unused(jobs, now_s):
+            if not self._capacity.has_pools_in(name):
                 self._context.heard.forget(name)
                 self._views.pop(name, None)
                 self._books.forget_cluster(name)
 
-    def _is_used(self, cluster: ClusterName) -> bool:
-        for runner in self._registry.jobs.values():
-            known = runner.state.clusters.get(cluster)
-            if known is not None and known.keeps:
-                return True
-            if any(worker.cluster == cluster for worker in runner.state.workers.values()):
-                return True
-        return self._capacity.has_pools_in(cluster)
-
     def _on_progress(self, subject: str, received: Received) -> None:
-        heard = progress_of(subject, received.message)
-        if isinstance(heard, Refused):
-            self._refuse(heard, subject)
+        gathered = progress_of(subject, received.message)
+        if isinstance(gathered, Refused):
+            self._refuse(gathered, subject)
             return
-        runner = self._registry.jobs.get(heard.job)
+        runner = self._registry.jobs.get(gathered.job)
         if runner is None:
             self._refuse(Refused.UNKNOWN_JOB, subject)
             return
-        if not knows(runner.state, heard.worker):
-            self._refuse(Refused.UNKNOWN_WORKER, subject)
-            return
-        if doubt_progress(heard, generation=known_generation(runner.state)):
-            self._refuse(Refused.DOUBTED, subject)
-            return
-        fallen = runner.report(received.envelope.at.timestamp(), heard)
+        generation, at = known_generation(runner.state), received.envelope.at.timestamp()
+        for report in gathered.reports:
+            if report.job != runner.name:
+                self._refuse(Refused.SUBJECT_MISMATCH, subject)
+            elif not knows(runner.state, report.worker):
+                self._refuse(Refused.UNKNOWN_WORKER, subject)
+            elif doubt_progress(report, generation=generation):
+                self._refuse(Refused.DOUBTED, subject)
+            else:
+                self._learn_progress(runner, report, at)
+
+    def _learn_progress(self, runner: JobRunner, report: Progress, at: float) -> None:
+        fallen = runner.report(at, report)
         if fallen is not None:
             self._context.announce(event_of_fallback(runner.name, fallen, runner.why_fell_back(fallen)))
-        self._books.hear_progress(heard)
-        self._measure(runner, heard)
+        self._books.hear_progress(report)
+        self._measure(runner, report)
 
     def _measure(self, runner: JobRunner, report: Progress) -> None:
         worker, now_s = runner.state.workers.get(report.worker), self._context.now_s()
@@ -180,11 +175,11 @@ class Ingest:
         runner.measures.hear(report, WorkerPlace(worker.cluster, worker.node, accelerator), now_s)
         if not self._capacity.has_fleet:
             return
-        news = runner.measures.news(runner.state.spec, runner.state.workers.keys(), now_s)
-        if news.profile is not None:
-            self._capacity.measure(runner.name, news.profile)
-        if news.use:
-            self._capacity.use(runner.name, news.use)
+        found = runner.measures.changes(runner.state.spec, runner.state.workers.keys(), now_s)
+        if found.profile is not None:
+            self._capacity.measure(runner.name, found.profile)
+        if found.use:
+            self._capacity.use(runner.name, found.use)
 
     def _refuse(self, reason: Refused, subject: str) -> None:
         self.dropped[reason] += 1
@@ -206,7 +201,7 @@ def fact_of(subject: str, message: Message, at_s: float) -> ForJob | Refused:
     if (status.cluster, status.worker) != (speaker.cluster, speaker.worker):
         return Refused.SUBJECT_MISMATCH
     if isinstance(message, workers.WorkerLeft):
-        left = events.WorkerSaidLeft(at_s, status.worker, status.cluster, message.why, message.is_unfit)
+        left = events.WorkerSaidLeft(at_s, status.worker, message.why, message.is_unfit)
         return ForJob(status.job, left)
     ended = message.exit if isinstance(message, workers.WorkerExited | workers.WorkerPeerLost) else None
     return ForJob(status.job, events.WorkerSpoke(at_s, status, ended))
@@ -218,7 +213,7 @@ def topology_of(subject: str, message: Message) -> ClusterHeartbeat | Refused:
     return message if subjects.parse_cluster(subject) == message.cluster else Refused.SUBJECT_MISMATCH
 
 
-def progress_of(subject: str, message: Message) -> Progress | Refused:
-    if not isinstance(message, Progress):
+def progress_of(subject: str, message: Message) -> GatheredProgress | Refused:
+    if not isinstance(message, GatheredProgress):
         return Refused.UNEXPECTED_KIND
     return message if subjects.parse_job(subject) == message.job else Refused.SUBJECT_MISMATCH

@@ -1,6 +1,6 @@
-"""What the trainers of one job have reported: the newest step, loss and throughput, and what each generation did.
+"""Progress of one job, as its trainers report it: newest step, loss and throughput, and a summary of each generation.
 
-It reads no clock: all times are those the ranks gave. What is kept is bounded, the oldest goes first.
+Reads no clock: all times are those of the ranks. Memory is bounded, and the oldest entries are dropped first.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class GenerationProgress:
     samples: int
     first_at: float
     last_at: float
-    """Unix seconds, of the ranks' clocks."""
+    """Unix seconds on the ranks' clocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +54,24 @@ class ProgressTracker:
         self._newest = Generation(-1)
         self._ranks: dict[Rank, _RankNow] = {}
         self.counted = StepsCounted()
-        """Of the whole run, as its trainers count (SDK)."""
+        """Counts of the whole run by trainers with the SDK."""
 
     @property
     def generations(self) -> tuple[GenerationProgress, ...]:
         return tuple(self._generations[generation] for generation in sorted(self._generations))
 
     def is_first_of(self, generation: Generation) -> bool:
-        """Nothing was reported of it, or of a newer one, yet."""
+        """True if neither it nor a newer generation was reported yet."""
         return generation > self._newest
 
     @property
     def step(self) -> int | None:
-        """Of the newest generation: a script that went back to its checkpoint shows it."""
+        """Newest step of the newest generation; it decreases when a script resumes from a checkpoint."""
         return max((rank.step for rank in self._ranks.values()), default=None)
 
     @property
     def loss(self) -> float | None:
-        """The mean over the ranks that have told of the newest step; with the SDK all tell the same."""
+        """Mean loss of the ranks that reported the newest step; with the SDK all report the same."""
         if self.is_nonfinite:
             return None
         newest = self.step
@@ -80,7 +80,7 @@ class ProgressTracker:
 
     @property
     def is_nonfinite(self) -> bool:
-        """Some rank says that the loss of the newest step is NaN or infinite."""
+        """True if a rank reports a NaN or infinite loss for the newest step."""
         newest = self.step
         return any(rank.nonfinite and rank.step == newest for rank in self._ranks.values())
 
@@ -105,7 +105,7 @@ class ProgressTracker:
         self._learn_worker(report)
 
     def _learn_generation(self, report: Progress) -> None:
-        """Also of an older generation: its last report may come late."""
+        """Learns a generation, even an older one, because its last report may come late."""
         known = self._generations.get(report.generation)
         for rank in report.ranks:
             if known is None:
@@ -145,7 +145,7 @@ class ProgressTracker:
 
 
 def _samples_per_s(rank: RankProgress, before: _RankNow | None) -> float | None:
-    """Since the report before; within the first one, from its first step to its last."""
+    """Throughput since the previous report, or between the first and last step of the first report."""
     if before is not None:
         seconds = rank.last_at - before.at
         return rank.samples / seconds if seconds > 0 else before.samples_per_s
@@ -156,6 +156,8 @@ def _samples_per_s(rank: RankProgress, before: _RankNow | None) -> float | None:
 
 # Steps that a script repeats after a restart, as its reports show them.
 
+OLD_CHECKPOINT = "its newest checkpoint is older than its last step"
+
 
 @dataclass(frozen=True, slots=True)
 class FellBack:
@@ -164,18 +166,18 @@ class FellBack:
     reached: int
     """The last step before the restart."""
     from_the_start: bool
-    """It did not resume, but began where it began the first time."""
+    """It did not resume, but began at its very first step."""
 
     @property
     def text(self) -> str:
         steps = self.reached - self.first_step + 1
-        how = f"began at step {self.first_step} again" if self.from_the_start else f"resumed at step {self.first_step}"
-        repeated = f"{steps} steps are repeated" if steps != 1 else "1 step is repeated"
-        return f"the script {how} after a restart: {repeated}"
+        how = f"began again at step {self.first_step}" if self.from_the_start else f"resumed at step {self.first_step}"
+        repeated = f"repeats {steps} steps" if steps != 1 else "repeats 1 step"
+        return f"the script {how} after a restart and {repeated}"
 
 
 def fell_back(before: Iterable[GenerationProgress], report: Progress) -> FellBack | None:
-    """`report` is the first of its generation."""
+    """Steps that a restarted script repeats, or None. `report` is the first of its generation."""
     known = [progress for progress in before if progress.generation < report.generation]
     if not known or not report.ranks:
         return None
@@ -194,12 +196,12 @@ def event_of_fallback(job: JobName, fallen: FellBack, reason: str) -> Event:
 
 def why_fell_back(fallen: FellBack, launch: Launch, *, uses_sdk: bool) -> str:
     if not fallen.from_the_start:
-        return "its newest checkpoint is older than its last step"
+        return OLD_CHECKPOINT
     if uses_sdk:
-        return "all workers that had its state were lost; with checkpoints= a tradewind.Run resumes from the newest"
+        return "all workers with its state were lost; tradewind.Run(checkpoints=...) resumes from the newest checkpoint"
     if launch.restart_args:
-        return "it did not resume, though launch.restart_args are given: see whether it finds its checkpoint"
+        return "it did not resume in spite of launch.restart_args; check that it finds its checkpoint"
     return (
-        "it did not resume from a checkpoint; if it should, give the arguments that make it resume in "
+        "it did not resume from a checkpoint; to make it resume, set its arguments for that in "
         "launch.restart_args, or with tradewind run --restart-args"
     )

@@ -1,7 +1,6 @@
-"""Jobs as they are kept in KV: `jobs.<job>.spec`, `jobs.<job>.world`, and the chunks of large worlds."""
+"""Reads, writes again and removes what KV stores of a job: its spec, record, ledger, and the chunks of large worlds."""
 
 import contextlib
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -12,10 +11,10 @@ from controlplane.ledger.records import encode_ledger
 from controlplane.ledger.state import Ledger
 from messages import subjects
 from messages.compact_worlds import assignment_of
-from messages.decoding import Undecodable, Unreadable, decode, encode_readable
+from messages.decoding import NotStorable, Undecodable, decode, encode_readable
 from messages.ids import Epoch, JobName
 from messages.jobs import JobSpec
-from messages.records import Record, RecordReferences, RecordWorlds
+from messages.records import NONE_APART, Record, RecordDocument, RecordWorlds
 from messages.worlds import Assignment
 from runtime.bus import Bucket, Bus, Entry
 from runtime.errors import Conflict, Permanent
@@ -24,29 +23,31 @@ from runtime.stored_worlds import read_chunks
 
 
 class RecordUnreadable(Permanent):
-    """What is stored under a job's name is not what a master writes."""
+    """The stored record or specification of a job cannot be used: it cannot be decoded, or its chunks are missing.
 
-    def __init__(self, sentence: str, revision: int = 0) -> None:
-        super().__init__(sentence)
+    `revision` is that of the record, 0 for a specification.
+    """
+
+    def __init__(self, message: str, revision: int = 0) -> None:
+        super().__init__(message)
         self.revision = revision
 
 
-NONE_APART = RecordWorlds()
 READ_TRIES = 3
-"""A world whose chunks are gone was replaced while it was read: so often the record is read again."""
+"""Most reads of a record whose chunks are missing: usually a newer world replaced them meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
-class StoredWorld:
+class StoredRecord:
     record: Record
     revision: int
     worlds: RecordWorlds = NONE_APART
-    """Worlds that are stored apart: `record` is without them until they are read."""
+    """References to worlds that are stored in chunks; `read_record` leaves these worlds out of `record`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """All that is stored of a job, as its master has it in mind."""
+class RememberedJob:
+    """A job in the memory of its master, with everything that KV must have of it."""
 
     spec: JobSpec
     record: Record
@@ -54,7 +55,7 @@ class Kept:
 
 
 def encode_spec(spec: JobSpec) -> bytes:
-    """Raises `Unreadable`."""
+    """Raises `NotStorable`."""
     return encode_readable(spec, JobSpec)
 
 
@@ -64,19 +65,20 @@ def decode_spec(job: JobName, value: bytes) -> JobSpec:
     except Undecodable as error:
         raise RecordUnreadable(f"the specification of job {job}: {error}") from error
     if spec.name != job:
-        raise RecordUnreadable(f"the specification of job {job} is of a job {spec.name}")
+        raise RecordUnreadable(f"the specification of job {job} names job {spec.name}")
     return spec
 
 
-async def write_again(bucket: Bucket, kept: Kept) -> None:
-    """For a bus that has lost it. What is there already was written since, and stays.
+async def write_again(bucket: Bucket, remembered: RememberedJob) -> None:
+    """Writes a job to a bus that lost its data. Existing keys are newer and stay. Raises `BusUnavailable`.
 
-    In no epoch, for it is no master's decision there yet; and the specification last: who finds it reads the rest.
+    The epoch is 0, because no master has written it there. The specification comes last: a master that finds it reads
+    the rest.
     """
-    job = JobName(kept.spec.name)
+    job = JobName(remembered.spec.name)
     try:
-        values = _values(job, kept)
-    except Unreadable as error:
+        values = _values(job, remembered)
+    except NotStorable as error:
         logger(job=job).error("job_not_written_again", error=str(error))
         return
     for key, value in values.items():
@@ -84,35 +86,36 @@ async def write_again(bucket: Bucket, kept: Kept) -> None:
             await bucket.create(key, value)
 
 
-def _values(job: JobName, kept: Kept) -> dict[str, bytes]:
-    nobody = Epoch(0)
-    layout = JobWorlds(job, nobody).layout(msgspec.structs.replace(kept.record, epoch=nobody))
-    values = {**layout.chunks, subjects.world_key(job): layout.value}
-    if kept.ledger is not None:
-        values[subjects.ledger_key(job)] = encode_ledger(kept.ledger, nobody)
-    values[subjects.spec_key(job)] = encode_spec(kept.spec)
+def _values(job: JobName, remembered: RememberedJob) -> dict[str, bytes]:
+    no_epoch = Epoch(0)
+    layout = JobWorlds(job, no_epoch).layout(msgspec.structs.replace(remembered.record, epoch=no_epoch))
+    values = {**layout.chunks, subjects.record_key(job): layout.value}
+    if remembered.ledger is not None:
+        values[subjects.ledger_key(job)] = encode_ledger(remembered.ledger, no_epoch)
+    values[subjects.spec_key(job)] = encode_spec(remembered.spec)
     return values
 
 
 class OnConflict(StrEnum):
-    """What a master does whose record was not written because somebody else had written since it was read."""
+    """What a master does if the stored record changed since it last read or wrote it."""
 
     WRITE_OVER = "write over"
-    """It is its own, from a write whose answer was lost, or there is none."""
-    ADOPT = "adopt"
-    """The master before this one wrote it late."""
+    """Overwrites the record: it is gone, or the master wrote it itself and the answer was lost."""
+    READ_AGAIN = "read again"
+    """Takes the job over again from the record, which the previous master wrote late."""
     YIELD = "yield"
-    """A newer master wrote it."""
+    """Leaves the record alone: a newer master wrote it."""
 
 
 def on_conflict(stored: Record | None, epoch: Epoch) -> OnConflict:
+    """Decides by the epoch of the stored record; `epoch` is that of the master."""
     if stored is None or stored.epoch == epoch:
         return OnConflict.WRITE_OVER
-    return OnConflict.ADOPT if stored.epoch < epoch else OnConflict.YIELD
+    return OnConflict.READ_AGAIN if stored.epoch < epoch else OnConflict.YIELD
 
 
-async def read_world(bucket: Bucket, job: JobName) -> StoredWorld | None:
-    """The record with its worlds, wherever they are stored. Raises `BusUnavailable` and `RecordUnreadable`."""
+async def read_whole_record(bucket: Bucket, job: JobName) -> StoredRecord | None:
+    """Reads the record with its worlds. Raises `BusUnavailable` and `RecordUnreadable`."""
     revision = 0
     for _ in range(READ_TRIES):
         stored = await read_record(bucket, job)
@@ -125,26 +128,21 @@ async def read_world(bucket: Bucket, job: JobName) -> StoredWorld | None:
     raise RecordUnreadable(f"the world of job {job}: some of its chunks are gone", revision)
 
 
-async def read_record(bucket: Bucket, job: JobName) -> StoredWorld | None:
-    """Without worlds that are stored apart. Raises `BusUnavailable` and `RecordUnreadable`."""
-    entry = await bucket.get(subjects.world_key(job))
-    return decode_world(job, entry) if entry is not None else None
+async def read_record(bucket: Bucket, job: JobName) -> StoredRecord | None:
+    """Reads the record without worlds that are stored apart. Raises `BusUnavailable` and `RecordUnreadable`."""
+    entry = await bucket.get(subjects.record_key(job))
+    return decode_record(job, entry) if entry is not None else None
 
 
-def decode_world(job: JobName, entry: Entry) -> StoredWorld:
+def decode_record(job: JobName, entry: Entry) -> StoredRecord:
     try:
-        worlds = decode(entry.value, RecordReferences).worlds
-        return StoredWorld(decode(entry.value, Record), entry.revision, worlds)
+        document = decode(entry.value, RecordDocument)
     except Undecodable as error:
-        raise RecordUnreadable(f"the world of job {job}: {error}", entry.revision) from error
+        raise RecordUnreadable(f"the record of job {job}: {error}", entry.revision) from error
+    return StoredRecord(document.record, entry.revision, document.worlds)
 
 
-def chunk_keys(job: JobName, worlds: RecordWorlds) -> set[str]:
-    references = (reference for reference in (worlds.assignment, worlds.prepared) if reference is not None)
-    return {key for reference in references for key in subjects.world_chunk_keys(job, reference)}
-
-
-async def _with_worlds(bucket: Bucket, job: JobName, stored: StoredWorld) -> StoredWorld | None:
+async def _with_worlds(bucket: Bucket, job: JobName, stored: StoredRecord) -> StoredRecord | None:
     record, worlds = stored.record, stored.worlds
     found: dict[str, Assignment] = {}
     try:
@@ -164,30 +162,15 @@ async def _with_worlds(bucket: Bucket, job: JobName, stored: StoredWorld) -> Sto
     return replace(stored, record=whole)
 
 
-def old_chunks(stored: Iterable[str], job: JobName, worlds: RecordWorlds, epoch: Epoch) -> list[str]:
-    """Keys of stored chunks that the saved record does not name.
-
-    Not those of a later epoch: a newer master may have stored them and not yet the record that names them."""
-    named = chunk_keys(job, worlds)
-    written = {key: subjects.parse_chunk_key(key) for key in stored if key not in named}
-    return [key for key, chunk in written.items() if chunk is None or chunk[0] <= epoch]
-
-
-async def remove_old_chunks(bucket: Bucket, job: JobName, worlds: RecordWorlds, epoch: Epoch) -> None:
-    """Raises `BusUnavailable`."""
-    for key in old_chunks(await bucket.revisions(subjects.world_chunks(job)), job, worlds, epoch):
-        await bucket.delete(key)
-
-
-async def remove_words(bus: Bus, job: JobName) -> None:
-    """What a job printed, and the events about it."""
+async def remove_output(bus: Bus, job: JobName) -> None:
+    """Removes the logs and the events of a job."""
     await bus.purge(subjects.LOGS_STREAM, subjects.log(job))
     await bus.purge(subjects.EVENTS_STREAM, subjects.event(job))
 
 
-async def remove_leavings(bucket: Bucket, job: JobName) -> None:
-    """Of a job that is no more. If one master does not come to it, whoever makes the next one of its name does."""
-    for key in (subjects.world_key(job), subjects.ledger_key(job)):
+async def remove_rest(bucket: Bucket, job: JobName) -> None:
+    """Removes all keys of a job but its spec. The next job of the name removes what a failed call leaves."""
+    for key in (subjects.record_key(job), subjects.ledger_key(job)):
         if await bucket.get(key) is not None:
             await bucket.delete(key)
     for key in await bucket.revisions(subjects.world_chunks(job)):

@@ -1,6 +1,6 @@
-"""All jobs of one term: adopted from the records at its start, made by people afterwards, each with a runner.
+"""All jobs of one term, each with a runner: taken over from the records at its start, or submitted afterwards.
 
-A job's world continues without any master: the next one reads the records and adopts.
+A job's world continues without a master; the next leader reads the records and takes the job over.
 """
 
 import asyncio
@@ -9,7 +9,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from controlplane.capacity.interface import JobCapacity
 from controlplane.job import events
 from controlplane.job.state import Job, adopted_job, new_job
 from controlplane.jobs import records
@@ -21,7 +20,7 @@ from controlplane.jobs.shell import ShellTools
 from controlplane.jobs.starter import JobStarter
 from controlplane.ledger.books import Books
 from messages import subjects
-from messages.decoding import Unreadable
+from messages.decoding import NotStorable
 from messages.ids import JobName
 from messages.jobs import JobSpec
 from runtime.bus import Bucket, Entry
@@ -38,31 +37,30 @@ class JobRegistry:
         patient: Bucket,
         tools: ShellTools,
         books: Books,
-        capacity: JobCapacity,
         keep_jobs: int,
     ) -> None:
         """`patient`: the bucket with longer timeouts, for the start. `keep_jobs`: ended jobs that stay listed."""
         self.jobs: dict[JobName, JobRunner] = {}
         self.removing: set[JobName] = set()
-        """Jobs whose records this master is deleting: nobody writes them again."""
+        """Jobs whose records this master deletes now and does not restore."""
         self.is_over = False
-        """What still comes in is for the next leader."""
+        """The term is over: new events and jobs are for the next leader."""
         self._being_made: set[JobName] = set()
         self._unreadable: dict[JobName, str] = {}
         """Jobs whose records cannot be read, and why."""
         self._context = context
         self._patient = patient
-        self._starter = JobStarter(context, tools, books, capacity)
+        self._starter = JobStarter(context, tools, books)
         self._books = books
-        self._capacity = capacity
+        self._capacity = tools.capacity
         self._keep_jobs = keep_jobs
         self._forgetting = asyncio.Lock()
-        """By two at once, one might forget a new job of the name that the other has just made free."""
+        """Serializes removals: a second one could remove a new job whose name the first has just freed."""
         self._tasks: asyncio.TaskGroup | None = None
         self._log = logger(epoch=context.leadership.epoch)
 
     async def begin(self, tasks: asyncio.TaskGroup) -> None:
-        """Adopts all jobs that the records tell of, and from then on those that come to them."""
+        """Takes over all stored jobs, and then those that another master still stores."""
         self._tasks = tasks
         for key, entry in (await self._patient.entries(subjects.JOB_SPECS)).items():
             name = subjects.parse_spec_key(key)
@@ -81,7 +79,7 @@ class JobRegistry:
         return runner
 
     def knows(self, name: JobName) -> bool:
-        """There is a runner for it, or it is being made just now."""
+        """True if the job has a runner or is being made now."""
         return name in self.jobs or name in self._being_made
 
     @property
@@ -95,13 +93,13 @@ class JobRegistry:
         return sum(not runner.ended for runner in self.jobs.values())
 
     def holds_machines(self, runner: JobRunner) -> bool:
-        """The cloud still has something of it."""
+        """True if the cloud still has machines of the job."""
         return not self._capacity.is_settled(runner.name)
 
-    def stored(self) -> tuple[records.Kept, ...]:
-        """All that is stored of each job, as it should be."""
+    def remembered(self) -> tuple[records.RememberedJob, ...]:
+        """All jobs with the records that KV must have of them."""
         return tuple(
-            records.Kept(runner.state.spec, runner.state.record, self._books.known(runner.name))
+            records.RememberedJob(runner.state.spec, runner.state.record, self._books.known(runner.name))
             for runner in self.jobs.values()
             if runner.name not in self.removing
         )
@@ -109,33 +107,33 @@ class JobRegistry:
     # Events for jobs
 
     def post(self, runner: JobRunner, event: events.JobEvent) -> None:
-        """A job that had ended before this term began gets a loop when somebody of it is still heard."""
+        """Posts an event. Starts the loop of a job that ended before this term, whose workers still report."""
         if not self.is_over:
             runner.start(self._group())
             runner.post(event)
 
     def post_to(self, name: JobName, event: events.JobEvent) -> None:
-        """From the job's allocator or store. One that had ended before this term began needs no loop for it."""
+        """Posts an event of the job's allocator or store; dropped if the job ended before this term."""
         runner = self.jobs.get(name)
         if runner is not None and runner.has_loop:
             self.post(runner, event)
 
-    # Jobs that come
+    # New jobs
 
     async def make(self, spec: JobSpec) -> None:
         """Raises `JobExists`, `SpecRefused`, `HandedOver` and `BusUnavailable`."""
         name, bucket = JobName(spec.name), self._context.bucket
         try:
             value = records.encode_spec(spec)
-        except Unreadable as error:
+        except NotStorable as error:
             raise SpecRefused((str(error),)) from error
         if self.knows(name):
             raise JobExists(name)
         self._being_made.add(name)
         try:
             if await bucket.get(subjects.spec_key(name)) is None:
-                await records.remove_leavings(bucket, name)
-                await records.remove_words(self._context.bus, name)
+                await records.remove_rest(bucket, name)
+                await records.remove_output(self._context.bus, name)
             await bucket.create(subjects.spec_key(name), value)
             if self.is_over:
                 raise HandedOver(name)
@@ -148,7 +146,7 @@ class JobRegistry:
     async def _adopt(self, name: JobName, value: bytes, progress: ProgressTracker | None = None) -> None:
         try:
             spec = records.decode_spec(name, value)
-            stored = await records.read_world(self._patient, name)
+            stored = await records.read_whole_record(self._patient, name)
         except records.RecordUnreadable as error:
             self._log.error("stored_job_unreadable", job=name, error=str(error))
             self._unreadable[name] = str(error)
@@ -173,7 +171,7 @@ class JobRegistry:
         return new_job(spec, epoch=epoch, at_s=clock.monotonic_s(), submitted_at=clock.wall_s())
 
     def _hold(
-        self, job: Job, stored: records.StoredWorld | None = None, progress: ProgressTracker | None = None
+        self, job: Job, stored: records.StoredRecord | None = None, progress: ProgressTracker | None = None
     ) -> None:
         def adopt_again() -> None:
             self._soon(self._readopt(job.name), job.name)
@@ -181,7 +179,7 @@ class JobRegistry:
         self.jobs[job.name] = self._starter.start(self._group(), job, stored, progress, adopt_again)
 
     async def _readopt(self, name: JobName) -> None:
-        """The master before this one wrote the record after it was read here: begin again from what it wrote."""
+        """Takes a job over again, because the previous master wrote its record after this one had read it."""
         runner = self.jobs.get(name)
         if runner is None:
             return
@@ -191,7 +189,7 @@ class JobRegistry:
         if self.jobs.get(name) is runner:  # its records are gone or unreadable
             del self.jobs[name]
             self._books.close(name)
-            self._capacity.let_go(name)
+            self._capacity.stop_allocator(name)
 
     async def _adopt_from_bus(self, name: JobName, progress: ProgressTracker | None = None) -> None:
         while True:
@@ -205,7 +203,7 @@ class JobRegistry:
                 await asyncio.sleep(ADOPT_RETRY_S)
 
     def _on_spec(self, key: str, entry: Entry | None) -> None:
-        """A job that was made by a master which has just ended, after this one had looked."""
+        """Takes over a job that a previous master stored after this one had read the jobs."""
         name = subjects.parse_spec_key(key)
         if name is not None and entry is None:
             self._unreadable.pop(name, None)
@@ -220,12 +218,12 @@ class JobRegistry:
         finally:
             self._being_made.discard(name)
 
-    # Jobs that go
+    # Removed jobs
 
     async def forget_oldest(self) -> None:
-        """What is stored of ended jobs is bounded, or one day no record could be saved any more.
+        """Removes the records of the oldest ended jobs, so that storage stays bounded.
 
-        Not of those of which anything is left: the next master would not know that it has to be removed.
+        Jobs with workers or machines left are skipped: the next master must know that it has to remove those.
         """
         async with self._forgetting:
             await self._forget(self._oldest())
@@ -251,24 +249,24 @@ class JobRegistry:
             await self._let_go(runner)
 
     async def remove(self, runner: JobRunner) -> None:
-        """An ended job with all that is stored of it. Its name is free afterwards. Raises `BusUnavailable`."""
+        """Removes an ended job and all that is stored of it, which frees its name. Raises `BusUnavailable`."""
         async with self._forgetting:
             if self.jobs.get(runner.name) is not runner:
                 return
             await self._remove_records(runner)
-            await records.remove_words(self._context.bus, runner.name)
+            await records.remove_output(self._context.bus, runner.name)
             await self._let_go(runner)
 
     async def _remove_records(self, runner: JobRunner) -> None:
-        """The only place where a master removes the records of a job that it runs.
+        """Removes the records of a job; no other code removes those of a job that this master runs.
 
-        The spec is deleted first: without it the other records are no job, and cannot run again.
+        The spec goes first: without it the other records are no job.
         """
         self.removing.add(runner.name)
         try:
             await self._context.bucket.delete(subjects.spec_key(runner.name))
             self._books.close(runner.name)
-            await records.remove_leavings(self._context.bucket, runner.name)
+            await records.remove_rest(self._context.bucket, runner.name)
         except BusUnavailable:
             self.removing.discard(runner.name)
             raise

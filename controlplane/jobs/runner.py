@@ -1,4 +1,4 @@
-"""Runs one job: its loop if it needs one, its progress, and a way to wait for what it decides."""
+"""Runs one job: its role loop, its progress, and a way to wait for its decisions."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -22,11 +22,11 @@ from runtime.logs import WhyLog, logger
 from runtime.role import BATCH_AT_MOST, RoleLoop
 
 DECISION_TIMEOUT_S = 2.0
-"""How long somebody who asked for something is kept waiting until it is decided."""
+"""Seconds that a request waits for its decision."""
 
 JobObserver = Callable[[Sequence[JobEvent], Decision[Job, JobEffect]], None]
 Reported = tuple[float, Progress]
-"""The sender's wall time in Unix seconds, and what it said."""
+"""The sender's wall time in Unix seconds, and its message."""
 
 
 class JobRunner:
@@ -70,7 +70,7 @@ class JobRunner:
 
     @property
     def unsettled(self) -> bool:
-        """Ended, but not all of its workers are known to be gone."""
+        """True if workers of the job may still exist."""
         return bool(self.state.workers) or any(cluster.keeps for cluster in self.state.clusters.values())
 
     @property
@@ -94,7 +94,7 @@ class JobRunner:
         self._loop.post(event)
 
     def report(self, at: float, progress: Progress) -> FellBack | None:
-        """What this report shows of steps that a restarted script repeats, if it is the first after the restart."""
+        """Learns a report. Returns the steps that a restarted script repeats, with its first report after a restart."""
         is_first = self.progress.is_first_of(progress.generation)
         if is_first:
             restarted = self._was_restarted_in(progress.generation)
@@ -106,7 +106,7 @@ class JobRunner:
 
     @property
     def warning(self) -> str:
-        """While steps are repeated."""
+        """A warning while the script repeats steps; empty otherwise."""
         fallen, step = self._fell_back, self.progress.step
         if fallen is None or step is None or step > fallen.reached or self.ended:
             return ""
@@ -116,12 +116,12 @@ class JobRunner:
         return why_fell_back(fallen, self.state.spec.launch, uses_sdk=lives_on(self.state))
 
     def _was_restarted_in(self, generation: Generation) -> bool:
-        """All its trainers were new processes, and not the first of this job."""
+        """True if all trainers of the generation are new processes, and not the first of this job."""
         world = self.state.record.assignment
-        return world is not None and world.generation == generation and world.hot is None and world.restarts > 0
+        return world is not None and world.generation == generation and world.live is None and world.restarts > 0
 
     async def until_saved(self, holds: Callable[[Record], bool]) -> None:
-        """Decided, and so that the next master knows it too; or it has ended. Raises `NotRecorded`."""
+        """Waits until a record that satisfies `holds` is saved, or the job has ended. Raises `NotRecorded`."""
         try:
             async with asyncio.timeout(DECISION_TIMEOUT_S):
                 while not self._is_saved(holds):
@@ -130,7 +130,7 @@ class JobRunner:
             raise NotRecorded(self.name) from None
 
     async def until_settled(self) -> bool:
-        """Whether it is, within the same time."""
+        """Waits until no worker of the job is left. False after `DECISION_TIMEOUT_S`."""
         try:
             async with asyncio.timeout(DECISION_TIMEOUT_S):
                 while self.unsettled:

@@ -1,4 +1,4 @@
-"""The hands of one job's core: performs what it asks for. Decides nothing."""
+"""Performs the effects of one job's core."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -8,24 +8,22 @@ from controlplane.capacity.interface import JobCapacity
 from controlplane.job import effects, events
 from controlplane.job.effects import JobEffect
 from controlplane.job.events import JobEvent
-from controlplane.jobs.cluster_counts import WantedBook
 from controlplane.jobs.context import TermContext
 from controlplane.jobs.records import (
     OnConflict,
     RecordUnreadable,
-    StoredWorld,
+    StoredRecord,
     on_conflict,
     read_record,
-    remove_old_chunks,
 )
 from controlplane.jobs.worlds import JobWorlds, WorldLimits
 from controlplane.stores.servers import StoreServers, StoreUnavailable
 from messages import subjects
-from messages.clusters import Answer, KeepWorkers
-from messages.decoding import Unreadable
+from messages.clusters import Answer
+from messages.decoding import NotStorable
 from messages.events import Event
 from messages.ids import ClusterName, Generation, JobName, WorkerId
-from messages.records import Record, RecordWorlds
+from messages.records import Record
 from messages.worlds import Assignment, EndStalled, Halt, Invite, JobCommand, Locate, Release
 from runtime.errors import BusUnavailable, Conflict, NoAnswer
 from runtime.logs import Once, WhyLog, logger
@@ -37,10 +35,9 @@ SAVE_TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class ShellTools:
-    """What the shells of all jobs share beside the term's context."""
+    """Tools that the shells of all jobs share beside the term's context."""
 
     stores: StoreServers
-    wanted: WantedBook
     capacity: JobCapacity
 
 
@@ -50,24 +47,18 @@ class JobShell:
         job: JobName,
         context: TermContext,
         tools: ShellTools,
-        adopted: StoredWorld | None,
+        adopted: StoredRecord | None,
         on_overwritten: Callable[[], None],
         limits: WorldLimits | None = None,
     ) -> None:
-        """`adopted`: the record as this master read it; None if there is none."""
+        """`adopted` is the stored record; None for a new job."""
         self._job = job
         self._context = context
         self._tools = tools
         self._revision = adopted.revision if adopted is not None else 0
-        """Of the record as this master last read or wrote it; 0 if there is none."""
+        """Revision of the record that this master last read or wrote; 0 if there is none."""
         self.worlds = JobWorlds(job, context.leadership.epoch, limits or WorldLimits())
-        self._named = RecordWorlds()
-        """Worlds that the saved record has stored apart."""
-        self._has_old_chunks = adopted is not None
-        """Chunks may be stored that the saved record does not name."""
-        self._saved: Record | None = None
         if adopted is not None:
-            self._named = adopted.worlds
             self.worlds.adopt(adopted.record, adopted.worlds)
         self._on_overwritten = on_overwritten
         self._unanswered = WhyLog(logger(job=job), "cluster_command_failed")
@@ -106,7 +97,7 @@ class JobShell:
         try:
             for _ in range(SAVE_TRIES):
                 if not self._context.may_act():
-                    return events.SaveFailed(self._now_s(), "this master does not lead any more")
+                    return events.SaveFailed(self._now_s(), "this master no longer leads")
                 try:
                     await self._write(record)
                     return events.RecordSaved(self._now_s(), record)
@@ -116,32 +107,27 @@ class JobShell:
                         return events.SaveFailed(self._now_s(), why)
         except BusUnavailable as error:
             return events.SaveFailed(self._now_s(), str(error))
-        except Unreadable as error:
+        except NotStorable as error:
             if self._log_once(str(error)):
-                logger(job=self._job).error("record_unreadable", error=str(error), stays="the one before")
+                logger(job=self._job).error("record_unreadable", error=str(error), stays="the previous record")
             return events.SaveFailed(self._now_s(), str(error))
         return events.SaveFailed(self._now_s(), "the record changes faster than it can be written")
 
     async def _write(self, record: Record) -> None:
-        """Chunks first, so that a record that is there can be read. Raises `Conflict` and `BusUnavailable`."""
+        """Writes the chunks, then the record that names them. Raises `Conflict` and `BusUnavailable`."""
         bucket = self._context.bucket
-        # A record that is saved a second time was lost, and perhaps its chunks with it.
-        layout = self.worlds.layout(record, again=record is self._saved)
+        layout = self.worlds.layout(record)
         await write_chunks(bucket, layout.chunks)
-        self._revision = await bucket.update(subjects.world_key(self._job), layout.value, self._revision)
-        self.worlds.saved(record, layout.worlds)
-        self._saved = record
-        if self._named != layout.worlds:
-            self._named, self._has_old_chunks = layout.worlds, True
-        elif self._has_old_chunks:
+        self._revision = await bucket.update(subjects.record_key(self._job), layout.value, self._revision)
+        if self.worlds.saved(record, layout.worlds):
             await self._remove_old_chunks()
 
     async def _remove_old_chunks(self) -> None:
-        """With a record that names no other worlds than the last: the one that decides a world is not delayed."""
+        bucket = self._context.bucket
         try:
-            epoch = self._context.leadership.epoch
-            await remove_old_chunks(self._context.bucket, self._job, self._named, epoch)
-            self._has_old_chunks = False
+            for key in self.worlds.old_chunks(await bucket.revisions(subjects.world_chunks(self._job))):
+                await bucket.delete(key)
+            self.worlds.removed_old_chunks()
         except BusUnavailable as error:
             logger(job=self._job).info("old_worlds_not_removed", why=str(error))
 
@@ -155,7 +141,7 @@ class JobShell:
             bus.publish(subjects.worker_order(cluster, worker), sent, epoch=epoch)
 
     async def _resolve_conflict(self) -> str | None:
-        """Why the record may not be written over; None where it may."""
+        """Why the record may not be overwritten; None if it may."""
         try:
             stored = await read_record(self._context.bucket, self._job)
         except RecordUnreadable as error:
@@ -167,9 +153,9 @@ class JobShell:
             case OnConflict.WRITE_OVER:
                 self._revision = revision
                 return None
-            case OnConflict.ADOPT:
+            case OnConflict.READ_AGAIN:
                 self._on_overwritten()
-                return "the master before this one wrote it after it was read"
+                return "the previous master wrote it after this one had read it"
             case OnConflict.YIELD:
                 return "a newer master wrote it"
             case _:
@@ -184,14 +170,11 @@ class JobShell:
         return events.StoreStarted(self._now_s(), generation, address)
 
     async def _tell_cluster(self, effect: effects.TellCluster) -> JobEvent | None:
-        """Whether it was done is learned from the cluster's topology; why it was not, from its answer."""
-        command = effect.command
-        if isinstance(command, KeepWorkers):
-            self._tools.wanted.note(effect.cluster, self._job, command.count)
+        """Sends a command. The answer shows only a refusal; the cluster's reports show the result."""
         try:
             reply = await self._context.bus.request(
                 subjects.cluster_command(effect.cluster),
-                command,
+                effect.command,
                 COMMAND_TIMEOUT_S,
                 epoch=self._context.leadership.epoch,
             )

@@ -1,8 +1,9 @@
-"""The forms in which a job's worlds are stored and sent: whole if they are small, else as chunks and deltas.
+"""How a job's worlds are stored and sent: whole if they are small, else as chunks and deltas.
 
-Decides and remembers; the shell writes and publishes. A world gets its columns and its digest once.
+This decides and remembers; the shell writes and publishes. Columns and digest of a world are computed once.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -19,16 +20,16 @@ from messages.compact_worlds import (
     world_of,
 )
 from messages.ids import Epoch, Generation, JobName
-from messages.records import Record, RecordWorlds, encode_record
+from messages.records import NONE_APART, Record, RecordWorlds, encode_record
 from messages.world_deltas import AssignmentDelta, delta_of
 from messages.worlds import Assignment, EndStalled, Halt, Invite, JobCommand, Locate, Release
 
 ENVELOPE_BYTES = 400
-"""Bytes that the envelope adds to a message, at most."""
+"""Most bytes that the envelope adds to a message."""
 MEMBER_BYTES = 60
-"""A member in JSON has more bytes than that: what has many members need not be encoded to know that it is long."""
-KEPT = 4
-"""Worlds that are remembered: the present, the prepared, and those that the next delta may start from."""
+"""Least bytes of a member in JSON, which show that a world is long without encoding it."""
+MAX_WORLDS = 4
+"""Remembered worlds: the current, the prepared, and those that the next delta may start from."""
 
 Sent = Assignment | AssignmentDelta | StoredAssignment | Invite | StoredInvite | Halt | Locate | EndStalled | Release
 
@@ -36,9 +37,9 @@ Sent = Assignment | AssignmentDelta | StoredAssignment | Invite | StoredInvite |
 @dataclass(frozen=True, slots=True)
 class WorldLimits:
     message_bytes: int = 4096
-    """Bytes that a change of the world may send to each worker."""
+    """Most bytes of a message about a world to each worker."""
     record_bytes: int = 64_000
-    """A longer record has its worlds stored apart."""
+    """Most bytes of a record; a longer one has its worlds stored apart."""
     chunk_bytes: int = CHUNK_BYTES
 
 
@@ -48,9 +49,9 @@ class RecordLayout:
 
     value: bytes
     worlds: RecordWorlds
-    """Those that are stored apart."""
+    """Worlds that are stored apart."""
     chunks: dict[str, bytes]
-    """What has to be stored before the record, by key."""
+    """Values that must be stored before the record, by key."""
 
 
 @dataclass(slots=True)
@@ -68,32 +69,61 @@ class JobWorlds:
     limits: WorldLimits = field(default_factory=WorldLimits)
     _known: dict[Generation, _Known] = field(default_factory=dict)
     _base: Assignment | None = None
-    """The last world that all workers were sent before `_newest`."""
+    """The last world before `_newest` that was sent to all workers."""
     _newest: Assignment | None = None
     _delta: AssignmentDelta | None = None
-    """From `_base` to `_newest`."""
+    """The change from `_base` to `_newest`."""
+    _saved: Record | None = None
+    _named: RecordWorlds = NONE_APART
+    """Worlds of the saved record that are stored apart."""
+    _has_old_chunks: bool = False
+    """Stored chunks may exist that the saved record does not name."""
 
     def adopt(self, record: Record, worlds: RecordWorlds) -> None:
-        """What a former master stored and sent."""
-        self.saved(record, worlds)
+        """Takes over what an earlier master stored and sent."""
+        self._refer_to(record, worlds)
+        self._named, self._has_old_chunks = worlds, True
         self._newest = record.assignment
 
     # Storing
 
-    def layout(self, record: Record, *, again: bool = False) -> RecordLayout:
-        """`again`: its chunks are written though they were before. Raises `Unreadable`."""
+    def layout(self, record: Record) -> RecordLayout:
+        """Raises `NotStorable`."""
         if not self._is_long(record):
             value = encode_record(record)
             if len(value) <= self.limits.record_bytes:
-                return RecordLayout(value, RecordWorlds(), {})
+                return RecordLayout(value, NONE_APART, {})
+        # A record that is saved a second time was lost, perhaps with its chunks.
+        again = record is self._saved
         chunks: dict[str, bytes] = {}
         assignment = self._stored(record.assignment, chunks, again)
         prepared = self._stored(record.prepared, chunks, again)
         worlds = RecordWorlds(assignment, prepared)
         return RecordLayout(encode_record(record, worlds), worlds, chunks)
 
-    def saved(self, record: Record, worlds: RecordWorlds) -> None:
-        """The record is stored, and names these worlds."""
+    def saved(self, record: Record, worlds: RecordWorlds) -> bool:
+        """Notes that the record is stored and names these worlds. True: old chunks must be removed.
+
+        Only true for a record with the same worlds as the last, so that a record with a new world is not delayed."""
+        self._refer_to(record, worlds)
+        self._saved = record
+        if worlds != self._named:
+            self._named, self._has_old_chunks = worlds, True
+            return False
+        return self._has_old_chunks
+
+    def old_chunks(self, stored: Iterable[str]) -> list[str]:
+        """Keys of stored chunks that the saved record does not name.
+
+        Chunks of a later epoch are excluded: a newer master may store their record next."""
+        named = chunk_keys(self.job, self._named)
+        written = {key: subjects.parse_chunk_key(key) for key in stored if key not in named}
+        return [key for key, chunk in written.items() if chunk is None or chunk[0] <= self.epoch]
+
+    def removed_old_chunks(self) -> None:
+        self._has_old_chunks = False
+
+    def _refer_to(self, record: Record, worlds: RecordWorlds) -> None:
         for assignment, reference in ((record.assignment, worlds.assignment), (record.prepared, worlds.prepared)):
             if assignment is not None:
                 self._find(assignment).reference = reference
@@ -128,7 +158,7 @@ class JobWorlds:
         return self._delta_to(message) or self._pointer_to(message)
 
     def message_to_one(self, message: JobCommand) -> Sent:
-        """For a worker that lacks what all were sent: it may not have the world from which a delta starts."""
+        """The message for a worker that missed the message to all: it may lack the base of a delta."""
         if isinstance(message, Invite):
             return self._invite(message)
         if not isinstance(message, Assignment) or self._is_short(message):
@@ -165,7 +195,7 @@ class JobWorlds:
         known = self._known.get(assignment.generation)
         if known is None or (known.assignment is not assignment and known.assignment != assignment):
             known = self._known[assignment.generation] = _Known(assignment)
-            for generation in sorted(self._known)[:-KEPT]:
+            for generation in sorted(self._known)[:-MAX_WORLDS]:
                 del self._known[generation]
         return known
 
@@ -181,3 +211,8 @@ class JobWorlds:
         return WorldReference(
             assignment.generation, world.digest, size=len(world.document), members=len(assignment.members)
         )
+
+
+def chunk_keys(job: JobName, worlds: RecordWorlds) -> set[str]:
+    references = (reference for reference in (worlds.assignment, worlds.prepared) if reference is not None)
+    return {key for reference in references for key in subjects.world_chunk_keys(job, reference)}

@@ -1,1 +1,1 @@
-"""The leader's lease: of several masters one acts. A pure core, and a keeper that runs it on a key of the bus."""
+"""The leader's lease, by which one of several masters acts: a pure core, and a keeper with a key of the bus."""

@@ -1,11 +1,11 @@
-"""The lease core's one entry: learn from the event, then reconcile.
+"""The entry of the lease core: learn from the event, then reconcile.
 
-Why never two act at once: the key changes by compare-and-set only. A leader counts from the moment at which it *sent*
-its newest answered write, and stops `margin_s` before that write can expire. Others write only over a key that is
-gone, or that they themselves saw unchanged for longer than its time to live.
+Two masters never act at once, because the key changes only by compare-and-set. A leader counts from the time at which
+it *sent* its newest answered write, and stops `margin_s` before that write can expire. Other masters write only over a
+key that is gone, or that they saw unchanged for longer than its time to live.
 
-The lease is kept in a thread of its own, which would renew it even if the main loop, where the leader's work runs, were
-stuck for ever. So a process whose main loop has shown no pulse for `stuck_after_s` writes nothing.
+The lease has its own thread, which would renew it even if the main loop, where the leader's work runs, were stuck. So a
+process whose main loop has shown no pulse for `stuck_after_s` writes nothing.
 """
 
 from dataclasses import replace
@@ -14,10 +14,32 @@ from controlplane.lease.effects import Lead, LeaseEffect, ReadKey, StepDown, Wri
 from controlplane.lease.events import LeaseEvent
 from controlplane.lease.learn import learn
 from controlplane.lease.state import Ask, Attempt, Key, Lease, Phase
+from messages.ids import Epoch
 from runtime.decision import Decision
 
-GIVE_UP_S = 1.0
-"""An attempt that its keeper has not answered so long after it should have is forgotten."""
+ABANDON_S = 1.0
+"""Seconds after the time limit of an attempt before an attempt without an answer is forgotten."""
+
+
+EXPIRED = "the lease expired or was deleted"
+STUCK = "the main loop is stuck"
+NOT_ACQUIRED = f"does not acquire the lease: {STUCK}"
+
+
+def leads_in(epoch: Epoch | None) -> str:
+    return f"leads in epoch {epoch}"
+
+
+def other_holds(holder: str) -> str:
+    return f"{holder} holds the lease"
+
+
+def stuck_for(seconds: float) -> str:
+    return f"the main loop has been stuck for {seconds:.1f} s"
+
+
+def not_renewed_for(seconds: float) -> str:
+    return f"the lease could not be renewed for {seconds:.1f} s"
 
 
 def decide(lease: Lease, event: LeaseEvent) -> Decision[Lease, LeaseEffect]:
@@ -39,11 +61,11 @@ def why_lost(lease: Lease, now_s: float) -> str | None:
         return None
     key = lease.key
     if key is not None and key.holder != lease.holder:
-        return f"{key.holder} holds the lease" if key.holder is not None else "the lease expired or was taken away"
+        return other_holds(key.holder) if key.holder is not None else EXPIRED
     if now_s >= lease.held_until_s:
         if lease.is_stuck(lease.held_until_s):
-            return f"the main loop has been stuck for {now_s - lease.pulse_s:.1f} s"
-        return f"the lease could not be renewed for {now_s - lease.renewed_s:.1f} s"
+            return stuck_for(now_s - lease.pulse_s)
+        return not_renewed_for(now_s - lease.renewed_s)
     return None
 
 
@@ -53,7 +75,7 @@ def _ask(lease: Lease, now_s: float) -> tuple[Lease, list[LeaseEffect]]:
 
 
 def _next_ask(lease: Lease, now_s: float) -> Ask | None:
-    """At most one attempt at a time; a write follows what was read or seen, so that pauses between reads are enough."""
+    """The next attempt if it is due; at most one at a time. Only reads need pauses: each write follows a read."""
     if lease.attempt is not None or not lease.connected or lease.phase is Phase.LOST:
         return None
     key, settings = lease.key, lease.settings
@@ -69,7 +91,7 @@ def _next_ask(lease: Lease, now_s: float) -> Ask | None:
 
 
 def is_free(lease: Lease, key: Key, now_s: float) -> bool:
-    """Nobody holds it; or this process does, by a write that it never heard of; or whoever does has long stopped."""
+    """True if the key has no holder, or this process by a write whose answer was lost, or one that is overdue."""
     return key.holder in (None, lease.holder) or now_s >= key.since_s + lease.settings.overdue_s
 
 
@@ -84,36 +106,36 @@ def _attempt(lease: Lease, ask: Ask, now_s: float) -> tuple[Lease, list[LeaseEff
 
 def _forget_attempt(lease: Lease, now_s: float) -> Lease:
     attempt = lease.attempt
-    if attempt is None or now_s < _given_up_s(lease, attempt):
+    if attempt is None or now_s < _abandoned_s(lease, attempt):
         return lease
     return replace(lease, attempt=None, must_read=True)
 
 
-def _given_up_s(lease: Lease, attempt: Attempt) -> float:
-    return attempt.sent_s + lease.settings.answer_s + GIVE_UP_S
+def _abandoned_s(lease: Lease, attempt: Attempt) -> float:
+    return attempt.sent_s + lease.settings.answer_s + ABANDON_S
 
 
 def _why(lease: Lease, now_s: float) -> str:
     match lease.phase:
         case Phase.LEADER:
-            stuck = ", but does not renew: the main loop is stuck" if lease.is_stuck(now_s) else ""
-            return f"leads in epoch {lease.epoch}{stuck}"
+            stuck = f", but does not renew: {STUCK}" if lease.is_stuck(now_s) else ""
+            return leads_in(lease.epoch) + stuck
         case Phase.LOST:
             return lease.why
         case Phase.STANDBY:
             if not lease.connected:
-                return "the bus is away"
+                return "the bus is unreachable"
             if lease.key is None:
-                return "looking who leads"
+                return "reading the lease"
             if lease.is_stuck(now_s):
-                return "does not ask for the lease: the main loop is stuck"
-            return f"{lease.key.holder} leads" if lease.key.holder is not None else "nobody leads"
+                return NOT_ACQUIRED
+            return f"{lease.key.holder} leads" if lease.key.holder is not None else "no master leads"
 
 
 def _wake_at_s(lease: Lease, now_s: float) -> float | None:
     if lease.phase is Phase.LOST:
         return None
-    times = [_given_up_s(lease, lease.attempt)] if lease.attempt is not None else []
+    times = [_abandoned_s(lease, lease.attempt)] if lease.attempt is not None else []
     if lease.phase is Phase.LEADER:
         times += [lease.held_until_s, lease.renewed_s + lease.settings.renew_every_s]
     elif lease.key is not None:
@@ -125,6 +147,6 @@ def _wake_at_s(lease: Lease, now_s: float) -> float | None:
 
 
 def _pulse_due_s(lease: Lease, now_s: float) -> float:
-    """When to look at the pulse at the latest: each tick tells the newest one."""
+    """When to check the pulse at the latest: each tick carries the newest one."""
     settings = lease.settings
     return now_s + settings.retry_s if lease.is_stuck(now_s) else lease.pulse_s + settings.stuck_after_s

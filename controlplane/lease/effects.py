@@ -1,4 +1,4 @@
-"""Everything a lease may ask of its keeper."""
+"""Effects that a lease core requests from its keeper."""
 
 from dataclasses import dataclass
 
@@ -7,16 +7,16 @@ from messages.ids import Epoch
 
 @dataclass(frozen=True, slots=True)
 class ReadKey:
-    """Comes back as KeyRead or Unanswered."""
+    """Reads the key. The result is KeyRead or Unanswered."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class WriteKey:
-    """Acquires or renews: write this holder, for `ttl_s`, if the key still has this revision (0: if there is none).
+    """Acquires or renews: writes this holder for `ttl_s` if the key still has this revision (0: no key).
 
-    Comes back as Written, Conflicted or Unanswered.
+    The result is Written, Conflicted or Unanswered.
     """
 
     attempt: int
@@ -25,14 +25,14 @@ class WriteKey:
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """From now on this master acts, with this epoch in everything that it says."""
+    """Starts the leader's work, whose messages all carry this epoch."""
 
     epoch: Epoch
 
 
 @dataclass(frozen=True, slots=True)
 class StepDown:
-    """Stop acting at once; comes back as WorkEnded."""
+    """Stops the leader's work at once. The result is WorkEnded."""
 
     why: str
 

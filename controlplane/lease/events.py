@@ -1,4 +1,4 @@
-"""Everything that can happen to a lease. Each event has the time at which it is decided, not the one of its arrival."""
+"""Everything that can happen to a lease. Each event has the time of its decision, not of its arrival."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 class Ticked:
     at_s: float
     pulse_s: float
-    """When the loop that runs the leader's work last showed that it runs."""
+    """When the main loop last showed that it runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeySeen:
-    """Told by the watch, in the order of revisions; the holder is None when the key expired or was deleted."""
+    """A change of the key from the watch, in order of revisions; the holder is None if it expired or was deleted."""
 
     at_s: float
     revision: int
@@ -21,7 +21,7 @@ class KeySeen:
 
 @dataclass(frozen=True, slots=True)
 class KeyRead:
-    """The answer to a ReadKey. Revision 0: there is no such key."""
+    """The answer to a ReadKey. Revision 0: the key does not exist."""
 
     at_s: float
     attempt: int
@@ -31,7 +31,7 @@ class KeyRead:
 
 @dataclass(frozen=True, slots=True)
 class KeyForgotten:
-    """The bus has lost what it had stored: revisions begin anew."""
+    """The bus lost its data: revisions start again."""
 
     at_s: float
 
@@ -47,7 +47,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Conflicted:
-    """Not written: the key has another revision."""
+    """The write failed, because the key has another revision."""
 
     at_s: float
     attempt: int
@@ -55,7 +55,7 @@ class Conflicted:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """It may have been written, or not."""
+    """An attempt without an answer; a write may have happened or not."""
 
     at_s: float
     attempt: int
@@ -74,7 +74,7 @@ class BusBack:
 
 @dataclass(frozen=True, slots=True)
 class WorkEnded:
-    """After a StepDown: nothing of what was done as the leader runs any more."""
+    """The leader's work has ended after a StepDown."""
 
     at_s: float
 

@@ -1,8 +1,8 @@
-"""Holds the lease on a key of the bus, and runs the leader's work exactly while it is held.
+"""Holds the lease on a key of the bus, and runs the leader's work exactly while it holds it.
 
-The work and the onlooker run in the loop that calls `hold`, the main loop. The lease itself lives in a thread with its
-own event loop and its own connection: however long the main loop computes, the lease is renewed in time. Only when the
-main loop has shown no pulse for `stuck_after_s` is it not renewed any more.
+The work and the onlooker run in the loop that calls `hold`, the main loop. The lease has a thread with its own event
+loop and connection, so that a busy main loop does not delay a renewal. The thread stops to renew when the main loop has
+shown no pulse for `stuck_after_s`.
 """
 
 import asyncio
@@ -24,36 +24,36 @@ from runtime.loop_thread import LoopThread, Mailbox
 T = TypeVar("T")
 PULSE_S = 0.5
 END_S = 10.0
-"""Seconds that the thread has to give up the key and to close its connection."""
+"""Seconds that the thread has to release the key and close its connection."""
 
 
 class Onlooker:
-    """Hears what happens to the lease, to be overridden; in the order in which it happened, in the main loop."""
+    """Callbacks for changes of the lease, in order and in the main loop; to be overridden."""
 
     def lost(self, why: str) -> None:
-        """Before the work is cancelled."""
+        """Called before the work is cancelled."""
 
     def saw(self, holder: LeaseRecord | None, *, ours: bool) -> None:
-        """What is in the key; None when it was given up, or expired where the bucket tells that."""
+        """Called with the value of the key; None if it was released, or expired and the bucket reports that."""
 
     def forgotten(self) -> None:
-        """The bus has lost what it had stored: what is seen from now on is of another one."""
+        """Called when the bus lost its data; later values are not comparable with earlier ones."""
 
 
 class Leadership:
-    """Handed to the leader's work."""
+    """One term of leadership, passed to the leader's work."""
 
-    def __init__(self, epoch: Epoch, present: Callable[[], Epoch | None]) -> None:
+    def __init__(self, epoch: Epoch, current: Callable[[], Epoch | None]) -> None:
         self.epoch = epoch
-        self._present = present
+        self._current = current
 
     def may_act(self) -> bool:
-        """To be asked right before anything that only a leader may do and that its epoch does not fence.
+        """True while this master leads. Call it right before each action of a leader that its epoch does not fence.
 
-        A process that was paused, or a loop that was busy, may not have heard yet that it lost the lease; this looks at
-        the state of the lease and at the clock. Any thread may ask.
+        A paused process or a busy loop may not know yet that it lost the lease; this checks the state of the lease and
+        the clock. Any thread may call it.
         """
-        return self._present() == self.epoch
+        return self._current() == self.epoch
 
 
 Work = Callable[[Leadership], Awaitable[T]]
@@ -69,11 +69,10 @@ async def hold(
     clock: Clock | None = None,
     onlooker: Onlooker | None = None,
 ) -> T:
-    """Runs `work` whenever this process leads and cancels it when it no longer does, as often as that happens.
+    """Runs `work` each time that this process leads, and cancels it when it no longer leads.
 
-    Returns what `work` returns once it ends by itself. Raises what it raises, and what ends the thread of the lease, in
-    a group. On the way out the key is given up, so that a standby need not wait for it to expire; unless the thread
-    failed.
+    Returns the result of `work` when it ends by itself. Raises, in a group, what `work` or the thread of the lease
+    raises. Finally it releases the key, so that a standby need not wait until it expires, unless the thread failed.
     """
     clock = clock or SystemClock()
     record = LeaseRecord(f"{name}/{secrets.token_hex(4)}", clock.wall_s(), url)
@@ -104,7 +103,7 @@ class Keeper(Generic[T]):
         self._ended: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> T:
-        # Two groups: when this is cancelled, the key is given up only after the work has ended.
+        # Two groups: when this is cancelled, the key is released only after the work has ended.
         async with asyncio.TaskGroup() as threads:
             renewing = threads.create_task(self._thread.run(), name="lease/thread")
             async with asyncio.TaskGroup() as tasks:
@@ -117,7 +116,7 @@ class Keeper(Generic[T]):
         return self._ended.result()
 
     async def _renew(self) -> None:
-        """In the thread."""
+        """Runs in the thread."""
         bus = await Bus.connect(self._bus)
         try:
             key = await bus.expiring_key(subjects.STATE_BUCKET, subjects.LEADER_KEY)
@@ -139,7 +138,7 @@ class Keeper(Generic[T]):
             match notice:
                 case Lead(epoch):
                     self._working = tasks.create_task(self._lead(epoch), name=f"lease/work-{epoch}")
-                    # Not in `_lead`: a task that is cancelled before it began runs nothing of it.
+                    # Not in `_lead`: a task that is cancelled before it begins runs none of its code.
                     self._working.add_done_callback(lambda _: self._thread.post(self._end_work))
                 case StepDown(why):
                     self._onlooker.lost(why)
@@ -153,14 +152,14 @@ class Keeper(Generic[T]):
                     assert_never(notice)
 
     async def _lead(self, epoch: Epoch) -> None:
-        result = await self._work(Leadership(epoch, self._present_epoch))
+        result = await self._work(Leadership(epoch, self._current_epoch))
         if not self._ended.done():
             self._ended.set_result(result)
 
-    def _present_epoch(self) -> Epoch | None:
+    def _current_epoch(self) -> Epoch | None:
         return self._renewer.epoch if self._renewer is not None else None
 
     def _end_work(self) -> None:
-        """In the thread."""
+        """Runs in the thread."""
         if self._renewer is not None:
             self._renewer.end_work()

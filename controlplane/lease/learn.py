@@ -1,4 +1,4 @@
-"""First half of a decision: what an event teaches. A revision below the highest that was seen teaches nothing."""
+"""First half of a decision: what the lease learns from an event. Older revisions than the newest are ignored."""
 
 from dataclasses import replace
 from typing import assert_never
@@ -44,7 +44,7 @@ def _see(lease: Lease, revision: int, holder: str | None, at_s: float) -> Lease:
 
 
 def _read(lease: Lease, revision: int, holder: str | None, at_s: float) -> Lease:
-    """What is not there any more has no revision; what is there has at least the highest that was seen."""
+    """Learns a read. A missing key has revision 0; an existing one is at least as new as the newest seen."""
     if revision == 0:
         return replace(lease, key=Key(0, None, at_s))
     return _see(lease, revision, holder, at_s)
@@ -68,7 +68,7 @@ def _write(lease: Lease, number: int, revision: int, at_s: float) -> Lease:
 
 
 def _lead(lease: Lease, attempt: Attempt, revision: int, at_s: float) -> Lease:
-    """Unless the answer took so long that it may be somebody else's again."""
+    """Begins to lead, unless the answer took so long that another master may hold the lease."""
     leading = replace(lease, phase=Phase.LEADER, epoch=Epoch(revision), renewed_s=attempt.sent_s)
     return leading if leading.may_act(at_s) else lease
 

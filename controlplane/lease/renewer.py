@@ -1,7 +1,7 @@
 """Acquires and renews the lease on a key of the bus.
 
-Runs in the thread of the lease (`keeper.py`), with the bus connection of that thread. It hands to `notify`, in order,
-what concerns the leader's work and the onlooker.
+Runs in the thread of the lease (`keeper.py`), with that thread's bus connection. Calls `notify`, in order, with what
+concerns the leader's work and the onlooker.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _log_once = Once()
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the key holds; None when it was given up, or expired where the bucket tells that."""
+    """The value of the key; None if it was released, or expired and the bucket reports that."""
 
     holder: LeaseRecord | None
     ours: bool
@@ -69,17 +69,17 @@ class Renewer:
 
     @property
     def epoch(self) -> Epoch | None:
-        """While this process leads, by its own clock at this very moment.
+        """The epoch if this process leads now, by its own clock; else None.
 
-        For any thread: the state is immutable and replaced as a whole.
+        Any thread may read it: the state is immutable and replaced as a whole.
         """
         lease = self._loop.state
         return lease.epoch if lease.may_act(self._clock.monotonic_s()) else None
 
     async def run(self) -> None:
-        """Until cancelled, when the leader's work has ended. Then the key is given up, so that a standby need not wait.
+        """Runs until cancelled, after the leader's work has ended, then releases the key for a standby.
 
-        After an error that work still runs, and the key must expire.
+        After an error the work still runs, so the key must expire.
         """
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -91,7 +91,7 @@ class Renewer:
             raise
 
     def end_work(self) -> None:
-        """Nothing of what was done as the leader runs any more."""
+        """Notes that the leader's work has ended."""
         self._loop.post(events.WorkEnded(self._clock.monotonic_s()))
 
     def perform(self, effect: LeaseEffect) -> Awaitable[LeaseEvent | None] | None:
@@ -111,7 +111,7 @@ class Renewer:
         return None
 
     def _decide(self, lease: Lease, event: LeaseEvent) -> Decision[Lease, LeaseEffect]:
-        """Stamped when it is decided: between its arrival and now the process may have been paused."""
+        """Decides with the current time, because the process may have been paused since the event arrived."""
         return decide(lease, replace(event, at_s=self._clock.monotonic_s()))
 
     def _tick(self, now_s: float) -> LeaseEvent:
@@ -155,7 +155,7 @@ class Renewer:
         return events.Written(0.0, attempt, written)
 
     async def _resign(self) -> None:
-        """If this fails the key expires by itself."""
+        """Releases the key; if this fails, it expires by itself."""
         lease = self._loop.state
         if lease.key is None or lease.key.holder != lease.holder:
             return
@@ -164,7 +164,7 @@ class Renewer:
 
 
 def read_record(version: Version) -> LeaseRecord | None:
-    """A value that no master wrote belongs to a holder that never renews: it is replaced when it is overdue."""
+    """Decodes the key. An unreadable value counts as a holder that never renews, so it is replaced when overdue."""
     if version.value is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What one master knows of the lease."""
+"""What one master knows about the lease."""
 
 import math
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ class Phase(StrEnum):
     STANDBY = "standby"
     LEADER = "leader"
     LOST = "lost"
-    """No longer the leader; what it did as one is being ended, and until then it does not ask for the lease again."""
+    """No longer the leader; until its work has ended, it does not acquire the lease again."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseSettings:
     ttl_s: int = 2
-    """How long the key lives after it was written; the bus takes whole seconds."""
+    """Seconds that the key lives after a write; the bus accepts only whole seconds."""
     margin_s: float = 0.4
-    """So much earlier a leader that could not renew stops, by its own clock, whatever clocks and networks do."""
+    """Seconds before the key expires at which a leader without a renewal stops, by its own clock."""
     retry_s: float = 0.1
-    """Pause after a try that failed, and between looks at a key that is overdue."""
+    """Seconds between attempts after a failure, and between reads of an overdue key."""
     answer_s: float = 0.5
-    """How long the shell waits for an answer."""
+    """Seconds that the shell waits for an answer."""
     stuck_after_s: float = 10.0
     """Seconds without a pulse of the main loop after which the lease is neither acquired nor renewed."""
 
@@ -33,18 +33,18 @@ class LeaseSettings:
 
     @property
     def overdue_s(self) -> float:
-        """A key that was not renewed for so long was given up by whoever wrote it, even if the bus still has it."""
+        """Seconds without a renewal after which the holder has stopped, even if the bus still has the key."""
         return self.ttl_s + self.margin_s
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
     revision: int
-    """To compare with; 0 where there is none."""
+    """Revision for compare-and-set; 0 if the key does not exist."""
     holder: str | None
     """None: expired, deleted, or never written."""
     since_s: float
-    """Since when this revision is known."""
+    """When this revision was first seen."""
 
 
 class Ask(StrEnum):
@@ -63,42 +63,42 @@ class Attempt:
 @dataclass(frozen=True, slots=True)
 class Lease:
     holder: str
-    """This process, and no other or later one."""
+    """Unique name of this process."""
     settings: LeaseSettings
     phase: Phase = Phase.STANDBY
     epoch: Epoch | None = None
     """The revision at which the lease was acquired."""
     revision: int = 0
-    """Of this process's newest write."""
+    """Revision of this process's newest write."""
     renewed_s: float = 0.0
-    """When the newest write that was answered had been sent: the key lives at least `ttl_s` from then."""
+    """When the newest answered write was sent: the key lives at least `ttl_s` from then."""
     key: Key | None = None
-    """None: not known."""
+    """None: unknown."""
     newest: int = 0
-    """The highest revision that was ever seen."""
+    """The highest revision seen."""
     attempt: Attempt | None = None
     attempts: int = 0
     retry_s: float | None = None
     must_read: bool = False
-    """What is known of the key may be wrong."""
+    """The known key may be outdated."""
     pulse_s: float = -math.inf
-    """When the main loop, which runs the leader's work, last showed that it runs; as of the newest Ticked."""
+    """When the main loop last showed that it runs, as of the newest Ticked."""
     connected: bool = True
     why: str = ""
 
     @property
     def held_until_s(self) -> float:
-        """Before anybody else can have it."""
+        """Until when no other master can hold the lease."""
         return self.renewed_s + self.settings.ttl_s - self.settings.margin_s
 
     def may_act(self, now_s: float) -> bool:
-        """To be asked at the moment of acting: a process that was paused may not have heard yet that it lost."""
+        """True while this process leads. Check it right before acting: a paused process may not know that it lost."""
         return self.phase is Phase.LEADER and now_s < self.held_until_s
 
     def is_stuck(self, now_s: float) -> bool:
-        """Whether the main loop has shown no sign of life for too long: it could not lead."""
+        """True if the main loop has shown no pulse for `stuck_after_s`, so that it could not lead."""
         return now_s >= self.pulse_s + self.settings.stuck_after_s
 
 
 def new_lease(holder: str, settings: LeaseSettings | None = None) -> Lease:
-    return Lease(holder, settings or LeaseSettings(), why="not looked yet")
+    return Lease(holder, settings or LeaseSettings(), why="lease not read yet")

@@ -1,1 +1,1 @@
-"""What each job has spent, where, on what, and what of it was wasted: node-seconds at the price of the moment."""
+"""The cost of each job: where, for what, and how much was wasted, from node-seconds at the price of the moment."""

@@ -1,4 +1,4 @@
-"""Exact sums of money: whole numbers in units so fine that nothing is ever rounded before it is shown."""
+"""Exact amounts of money: whole numbers in fine units, rounded only when they are shown."""
 
 from collections.abc import Mapping
 from typing import NewType, TypeVar
@@ -25,7 +25,7 @@ def egress_money(cost: int) -> MicroDollars:
 
 
 def node_money_by(costs: Mapping[K, int]) -> dict[K, MicroDollars]:
-    """Each within a micro-dollar of its own, and together exactly the money of their sum."""
+    """Money by key: each within a micro-dollar of its cost, and in total exactly the money of all costs."""
     money: dict[K, MicroDollars] = {}
     before = 0
     for key, cost in costs.items():

@@ -1,7 +1,7 @@
-"""One job's ledger in a master's hands: what it hears between two looks, and how it is kept in KV.
+"""One job's ledger in a master: the events between two looks at the cloud, and its storage in KV.
 
-Only the leader writes, each time over what it read: a master that took over meanwhile is found out. What this one has
-learned and not written is then nobody's loss: where each machine's time was added up to is in what was read.
+Only the leader writes, always over the revision that it read, so it notices a master that took over meanwhile. Then
+it drops what it has learned and not written: the stored ledger has the time up to which each machine is added up.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from controlplane.catalog.kinds import MachineKind
 from controlplane.ledger.events import (
-    DoingsChanged,
+    ActivitiesChanged,
     Found,
     Hop,
     LedgerEvent,
@@ -19,9 +19,9 @@ from controlplane.ledger.events import (
 )
 from controlplane.ledger.learn import learn
 from controlplane.ledger.records import LedgerUnreadable, decode_ledger, encode_ledger
-from controlplane.ledger.state import Doing, Ledger, Rate, new_ledger
+from controlplane.ledger.state import Activity, Ledger, Rate, new_ledger
 from messages import subjects
-from messages.decoding import Unreadable
+from messages.decoding import NotStorable
 from messages.ids import Epoch, JobName
 from messages.worlds import Member
 from runtime.bus import Bucket
@@ -36,28 +36,28 @@ class Book:
     job: JobName
     since_ms: int
     ledger: Ledger | None = None
-    """None until it was read."""
+    """None before the first read."""
     over: bool = False
-    """The job has ended: once its machines are gone there is nothing more to keep."""
+    """The job has ended: once its machines are gone, nothing more is added."""
     pending: list[LedgerEvent] = field(default_factory=list)
     members: tuple[Member, ...] = ()
-    """Of the present world."""
+    """Members of the current world."""
     given_bytes: int = 0
     measured_bytes: int = 0
-    """Of the gradients of a step, by the job's file and by its trainers; 0 where that is not known."""
+    """Bytes of the gradients of a step, by the job's file and by its trainers; 0 if not known."""
     hops: tuple[Hop, ...] = ()
-    """What a step of the present world sends."""
-    doings: Mapping[str, Doing] = field(default_factory=dict)
+    """Bytes that a step of the current world sends between zones."""
+    activities: Mapping[str, Activity] = field(default_factory=dict)
     rates: Mapping[MachineKind, Rate] = field(default_factory=dict)
-    """As they were last told."""
+    """The last prices that were learned."""
     revision: int = 0
     saved: bytes = b""
     unsaved: str = ""
-    """Why it cannot be saved as it is; what was stored before stays."""
+    """Why the ledger cannot be encoded; the stored one stays."""
     unreadable: str = ""
-    """Why what is stored cannot be read. Then there is no ledger, and nothing is written over it."""
+    """Why the stored ledger cannot be read. Then `ledger` is None, and the stored one is not overwritten."""
     _steps: StepsCommitted | None = None
-    """Heard, and not learned yet."""
+    """Steps that are received and not learned yet."""
 
     @property
     def gradient_bytes(self) -> int:
@@ -67,16 +67,16 @@ class Book:
         self.pending.append(event)
         del self.pending[:-PENDING_AT_MOST]
 
-    def hear_doings(self, at_ms: int, doings: Mapping[str, Doing]) -> None:
-        """Of all its nodes; one that is not among them any more has lost its worker."""
-        told = {**dict.fromkeys(self.doings, Doing.IDLE), **doings}
-        changed = {node: doing for node, doing in told.items() if self.doings.get(node) is not doing}
+    def hear_activities(self, at_ms: int, activities: Mapping[str, Activity]) -> None:
+        """Record the activities of all nodes; a node that is missing lost its worker and is idle."""
+        reported = {**dict.fromkeys(self.activities, Activity.IDLE), **activities}
+        changed = {node: activity for node, activity in reported.items() if self.activities.get(node) is not activity}
         if changed:
-            self.hear(DoingsChanged(at_ms, changed))
-        self.doings = told
+            self.hear(ActivitiesChanged(at_ms, changed))
+        self.activities = reported
 
     def hear_steps(self, at_ms: int, first_step: int, last_step: int, samples: int) -> None:
-        """Gathered until somebody looks: trainers report often."""
+        """Gather steps until the next read of the ledger, because trainers report often."""
         heard = self._steps
         if heard is not None:
             first_step, last_step = min(first_step, heard.first_step), max(last_step, heard.last_step)
@@ -84,15 +84,15 @@ class Book:
         self._steps = StepsCommitted(at_ms, first_step, last_step, samples)
 
     def hear_world(self, hops: tuple[Hop, ...]) -> None:
-        """What was heard before is of the world before."""
+        """Record what a step of the new world sends; earlier steps belong to the world before."""
         if hops != self.hops:
             self._hear_gathered()
             self.hops = hops
 
     def see(self, at_ms: int, found: tuple[Found, ...], rates: Mapping[MachineKind, Rate], priced_ms: int) -> None:
-        """What the cloud shows; that a job has no machines is worth keeping too, while it may get some."""
+        """Record a listing of the cloud; an empty one counts too while the job may get machines."""
         if self.unreadable:
-            # Hours of looks, learned at once, would hold up the whole master, and the next one makes up for them.
+            # Hours of listings, learned at once, would block the master; the next listing replaces them.
             return
         changed = {kind: rate for kind, rate in rates.items() if self.rates.get(kind) != rate}
         if changed:
@@ -101,10 +101,14 @@ class Book:
         if found or not self.over or (self.ledger is not None and self.ledger.machines):
             self.hear(MachinesListed(at_ms, found))
         live = {each.name for each in found}
-        self.doings = {node: doing for node, doing in self.doings.items() if node in live or doing is not Doing.IDLE}
+        self.activities = {
+            node: activity
+            for node, activity in self.activities.items()
+            if node in live or activity is not Activity.IDLE
+        }
 
     def current(self) -> Ledger | None:
-        """With all that was heard."""
+        """The ledger with all pending events; None before it was read."""
         if self.ledger is None:
             return None
         self._hear_gathered()
@@ -114,7 +118,7 @@ class Book:
         return self.ledger
 
     async def read(self, bucket: Bucket) -> None:
-        """Raises `BusUnavailable`. What cannot be read may be tried again: a person may see to it."""
+        """Read the stored ledger; raises `BusUnavailable`. Another try may succeed after a person repaired it."""
         entry = await bucket.get(subjects.ledger_key(self.job))
         stored = new_ledger(self.job, self.since_ms)
         if entry is not None:
@@ -128,13 +132,13 @@ class Book:
         self.unreadable = ""
 
     async def save(self, bucket: Bucket, epoch: Epoch) -> None:
-        """Raises `BusUnavailable`."""
+        """Store the ledger if it changed; raises `BusUnavailable`."""
         ledger = self.current()
         if ledger is None or ledger == new_ledger(self.job, self.since_ms):
             return
         try:
             value = encode_ledger(ledger, epoch)
-        except Unreadable as error:
+        except NotStorable as error:
             self._keep_stored(str(error))
             return
         if value == self.saved:
@@ -146,9 +150,10 @@ class Book:
             await self._resolve_conflict(bucket, epoch)
 
     async def _resolve_conflict(self, bucket: Bucket, epoch: Epoch) -> None:
-        """Ours, whose answer was lost, is written over next time; what another master wrote is the truth.
+        """Read the stored ledger after a conflict.
 
-        If somebody deleted it, it is written again: nothing else knows what was spent."""
+        If this master wrote it and the answer was lost, the next save overwrites it. If another master wrote it, its
+        ledger replaces ours. If the key was deleted, the next save creates it."""
         entry = await bucket.get(subjects.ledger_key(self.job))
         if entry is None:
             self.revision = 0
@@ -158,7 +163,7 @@ class Book:
             return
         logger(job=self.job).warning("ledger_read_again")
         await self.read(bucket)
-        self.doings, self.rates = {}, {}
+        self.activities, self.rates = {}, {}
 
     def _keep_stored(self, why: str) -> None:
         if why != self.unsaved:
@@ -172,8 +177,8 @@ class Book:
 
     def _hear_gathered(self) -> None:
         if self._steps is not None and self.ledger is not None:
-            told = (event.samples for event in self.pending if isinstance(event, StepsCommitted))
-            samples = max((self.ledger.samples, *told)) + self._steps.samples
+            reported = (event.samples for event in self.pending if isinstance(event, StepsCommitted))
+            samples = max((self.ledger.samples, *reported)) + self._steps.samples
             self.hear(replace(self._steps, samples=samples, hops=self.hops))
             self._steps = None
 

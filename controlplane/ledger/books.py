@@ -1,4 +1,4 @@
-"""The ledgers of all jobs of one master, fed by what it hears and by regular looks at what the cloud bills."""
+"""The ledgers of all jobs of one master, fed by its messages and by regular listings of the cloud's machines."""
 
 from collections.abc import Callable, Iterable
 
@@ -9,13 +9,13 @@ from controlplane.clouds.observations import Look, Looks
 from controlplane.clouds.outcomes import Refused, Unreachable
 from controlplane.job.state import Job
 from controlplane.lease.keeper import Leadership
-from controlplane.ledger.activity import doings_of, hops_of
+from controlplane.ledger.activity import activities_of, hops_of
 from controlplane.ledger.book import Book
 from controlplane.ledger.machines import found_by_job
 from controlplane.ledger.pricing import Market, market_of, rates_of
 from controlplane.ledger.records import LedgerUnreadable
 from controlplane.ledger.state import Ledger
-from messages.clusters import Presence, WorkerSight
+from messages.clusters import Presence, WorkerObservation
 from messages.ids import ClusterName, JobName, WorkerId
 from messages.worlds import Progress
 from runtime.bus import Bucket
@@ -25,7 +25,7 @@ from runtime.logs import WhyLog, logger
 
 SAVE_S = 10.0
 BLIND_S = 10.0
-"""Looks may fail for so long before that matters: what is known to be there costs on at its newest price meanwhile."""
+"""Seconds without a listing that budgets ignore: known machines count at their newest prices meanwhile."""
 
 
 class Books:
@@ -50,17 +50,17 @@ class Books:
         self._saved_s = clock.monotonic_s()
         self._looked_ms: int | None = None
         self._seen_s: float | None = None
-        """When a look last succeeded, or the first was tried; None where nobody looks."""
+        """When a look last succeeded, or the first was tried; None without looks."""
         self._why_unseen = ""
-        """Of the last look."""
+        """Why the last look failed; empty if it succeeded."""
         self._log_unseen = WhyLog(logger(), "machines_not_seen")
         self._log_unpriced = WhyLog(logger(), "prices_not_seen")
         self._log_unsaved = WhyLog(logger(), "ledger_not_saved")
 
-    # What the master hears
+    # Messages of the master
 
     def open(self, job: Job) -> None:
-        """Another job of the same name has a ledger of its own."""
+        """Open the ledger of a job; a later job of the same name gets its own."""
         since_ms = _ms(job.record.submitted_at)
         known = self._books.get(job.name)
         if known is None or known.since_ms != since_ms:
@@ -72,33 +72,33 @@ class Books:
     def see(
         self,
         cluster: ClusterName,
-        sights: Iterable[WorkerSight],
+        observations: Iterable[WorkerObservation],
         forgotten: Iterable[WorkerId] = (),
         *,
         is_whole: bool = False,
     ) -> None:
-        """What a report of a cluster changed; `is_whole`: it has all workers."""
+        """Learn the nodes of workers from a cluster's report; `is_whole`: the report has all workers."""
         nodes = self._nodes.setdefault(cluster, {})
         if is_whole:
             nodes.clear()
         for worker in forgotten:
             nodes.pop(worker, None)
-        for sight in sights:
-            if sight.presence is Presence.GONE:
-                nodes.pop(sight.worker, None)
-            elif sight.status is not None and sight.status.node:
-                nodes[sight.worker] = sight.status.node
+        for observation in observations:
+            if observation.presence is Presence.GONE:
+                nodes.pop(observation.worker, None)
+            elif observation.status is not None and observation.status.node:
+                nodes[observation.worker] = observation.status.node
 
     def forget_cluster(self, cluster: ClusterName) -> None:
         self._nodes.pop(cluster, None)
 
     def hear(self, job: Job) -> None:
-        """Told whenever the job decides; only what is new counts."""
+        """Learn from a job after each of its decisions; only changes count."""
         book = self._books.get(job.name)
         if book is None:
             return
         book.over = job.record.phase.ended
-        book.hear_doings(self._now_ms(), doings_of(job, self._node_of))
+        book.hear_activities(self._now_ms(), activities_of(job, self._node_of))
         world, profile = job.record.assignment, job.spec.profile
         if world is not None and book.members is not world.members:
             book.members = world.members
@@ -125,7 +125,7 @@ class Books:
     # For people and budgets
 
     async def ledger(self, job: JobName) -> Ledger | None:
-        """Up to the last look. None for a job that is not known. Raises `BusUnavailable` and `LedgerUnreadable`."""
+        """The ledger up to the last look; None for an unknown job. Raises `BusUnavailable` and `LedgerUnreadable`."""
         book = self._books.get(job)
         if book is None:
             return None
@@ -136,25 +136,25 @@ class Books:
         return book.current()
 
     def known(self, job: JobName) -> Ledger | None:
-        """The same at once, or None if it was not read yet, or cannot be."""
+        """The ledger without waiting; None if it was not read yet or is unreadable."""
         book = self._books.get(job)
         return book.current() if book is not None else None
 
     def why_unreadable(self, job: JobName) -> str:
-        """Empty unless what is stored of it cannot be read."""
+        """Why the stored ledger cannot be read; empty if it can."""
         book = self._books.get(job)
         return book.unreadable if book is not None else ""
 
     def why_blind(self) -> str:
-        """Why nobody can tell which machines there are, for longer than a moment; else empty."""
+        """Why machines were not listed for more than `BLIND_S`; empty if they were."""
         if self._seen_s is None or self._clock.monotonic_s() - self._seen_s <= BLIND_S:
             return ""
         return self._why_unseen or "it has not answered yet"
 
-    # What the cloud shows
+    # Looks at the cloud
 
     async def run(self, looks: Looks, fleet: str) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         self._begin()
         number = 0
         while True:
@@ -165,7 +165,7 @@ class Books:
                 await self.save()
 
     async def observe(self, look: Look, fleet: str) -> None:
-        """Takes in one look. What could not be seen now is made up for by the next one."""
+        """Learn one look. The next look makes up for what this one missed."""
         self._begin()
         self._why_unseen = await self._read_all() or self._take_in(look, fleet)
         if not self._why_unseen:
@@ -176,14 +176,14 @@ class Books:
             self._seen_s = self._clock.monotonic_s()
 
     def _take_in(self, look: Look, fleet: str) -> str:
-        """Why nothing was seen; empty if it was."""
+        """Learn the look's machines and prices; returns why there are none, or an empty text."""
         at_ms = _ms(look.at)
         if isinstance(look.machines, Unreachable | Refused):
             self._log_unseen(look.machines.detail)
             return look.machines.detail
         found = found_by_job(look.machines, fleet)
         market = self._market(look) if found else {}
-        # A price that is another than at the last look changed somewhere between the two.
+        # A price that differs from the last look's changed at some time between the two.
         priced_ms = (at_ms + (self._looked_ms or at_ms)) // 2
         self._looked_ms = at_ms
         for name, book in self._books.items():
@@ -204,7 +204,7 @@ class Books:
                 return
 
     async def _read_all(self) -> str:
-        """Why they could not be; empty if they were."""
+        """Read all ledgers that were not read; returns why that failed, or an empty text."""
         try:
             for book in tuple(self._books.values()):
                 if book.ledger is None:
@@ -215,7 +215,7 @@ class Books:
         return ""
 
     def _market(self, look: Look) -> Market | None:
-        """None where it should be known and is not: what machines cost meanwhile is learned later."""
+        """The market prices of a look; None if they failed: their costs are learned later."""
         if isinstance(look.prices, Unreachable | Refused):
             self._log_unpriced(look.prices.detail)
             return None

@@ -1,11 +1,11 @@
-"""What a machine's time costs: cut where its price, its doing or the hour changes, then multiplied."""
+"""The cost of a machine's time, split where its price, its activity or the hour of the clock changes."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from controlplane.ledger.amounts import MS_PER_HOUR
-from controlplane.ledger.state import Doing, Ledger, Line, Machine, Rate, Tally
+from controlplane.ledger.state import Activity, Ledger, Line, Machine, Rate, Tally
 
 T = TypeVar("T")
 
@@ -13,13 +13,13 @@ UNKNOWN = Rate(None)
 
 
 class Span(NamedTuple):
-    """Time of a machine that is not added up yet."""
+    """Time of a machine that is not settled yet."""
 
     machine: Machine
     from_ms: int
     until_ms: int
     missed_ms: int | None
-    """The first look that did not find it any more."""
+    """Time of the first listing after `seen_ms`, which no longer has the machine; None: the newest listing has it."""
 
     @property
     def gone(self) -> bool:
@@ -33,10 +33,11 @@ class Charge(NamedTuple):
 
 
 def spans(ledger: Ledger) -> Iterator[tuple[str, Span]]:
-    """Of each machine, by its id: up to the last look that found it, and, if it is gone, half the way to the next.
+    """Yields the unsettled span of each machine with its id.
 
-    It may have gone at any time between the two looks, but not after the next one of its name came. One that came while
-    this one was still seen is no heir, whatever their names.
+    The span ends at the newest listing that has the machine. If a later listing lacks it, the machine ended at an
+    unknown time between the two. The middle counts, or the start of the next machine of its name if that is earlier. A
+    machine that started while this one was still listed does not limit it.
     """
     starts_ms: dict[str, list[int]] = {}
     for machine in ledger.machines.values():
@@ -45,29 +46,31 @@ def spans(ledger: Ledger) -> Iterator[tuple[str, Span]]:
         from_ms = max(ledger.since_ms, machine.started_ms, machine.settled_ms)
         until_ms, missed_ms = machine.seen_ms, _first_after(ledger.looks_ms, machine.seen_ms)
         if missed_ms is not None:
-            heirs = (at_ms for at_ms in starts_ms[machine.name] if at_ms > machine.seen_ms)
-            until_ms = min(((machine.seen_ms + missed_ms) // 2, *heirs))
+            next_starts_ms = (at_ms for at_ms in starts_ms[machine.name] if at_ms > machine.seen_ms)
+            until_ms = min(((machine.seen_ms + missed_ms) // 2, *next_starts_ms))
         yield id_, Span(machine, from_ms, until_ms, missed_ms)
 
 
 def charges(ledger: Ledger, machine: Machine, from_ms: int, until_ms: int) -> Iterator[Charge]:
+    """Yields the cost of a span, split at each change of price, activity or hour. Time without a price is unpriced."""
     if from_ms >= until_ms:
         return
     prices = ledger.prices.get(machine.kind, ())
-    doings = [point for point in ledger.doings.get(machine.name, ()) if point[0] >= machine.started_ms]
-    changes_ms = {at_ms for at_ms, _ in prices} | {at_ms for at_ms, _ in doings}
+    activities = [point for point in ledger.activities.get(machine.name, ()) if point[0] >= machine.started_ms]
+    changes_ms = {at_ms for at_ms, _ in prices} | {at_ms for at_ms, _ in activities}
     hours_ms = range((from_ms // MS_PER_HOUR + 1) * MS_PER_HOUR, until_ms, MS_PER_HOUR)
     cuts_ms = {at_ms for at_ms in changes_ms if from_ms < at_ms < until_ms}.union(hours_ms)
     begin_ms = from_ms
     for end_ms in (*sorted(cuts_ms), until_ms):
-        doing = _at(doings, begin_ms) or Doing.STARTING
-        # Time before the first price that is known costs that price.
+        activity = _at(activities, begin_ms) or Activity.STARTING
+        # Time before the first known price costs that price.
         rate = _at(prices, begin_ms) or (prices[0][1] if prices else UNKNOWN)
-        yield Charge(Line(machine.kind, doing), begin_ms // MS_PER_HOUR, _tally(end_ms - begin_ms, rate))
+        yield Charge(Line(machine.kind, activity), begin_ms // MS_PER_HOUR, _tally(end_ms - begin_ms, rate))
         begin_ms = end_ms
 
 
 def rate_now(ledger: Ledger, machine: Machine) -> Rate:
+    """The price of the machine at the newest known time."""
     return _at(ledger.prices.get(machine.kind, ()), ledger.newest_ms) or UNKNOWN
 
 

@@ -1,11 +1,11 @@
-"""Everything that teaches a ledger something. Times are whole milliseconds of Unix time."""
+"""Everything that a ledger learns from. Times are whole milliseconds of Unix time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
-from controlplane.ledger.state import Doing, Rate
+from controlplane.ledger.state import Activity, Rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +13,7 @@ class Found:
     """A machine of the job, as the cloud lists it."""
 
     machine: str
-    """Its id, which no other machine ever has."""
+    """Its id, which is never reused."""
     name: str
     kind: MachineKind
     started_ms: int
@@ -21,7 +21,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class MachinesListed:
-    """All machines of the job that there were at that moment: one that is not among them is gone, or not there yet."""
+    """All machines of the job at a time: a machine that is missing is gone or does not exist yet."""
 
     at_ms: int
     found: tuple[Found, ...]
@@ -29,23 +29,23 @@ class MachinesListed:
 
 @dataclass(frozen=True, slots=True)
 class PricesChanged:
-    """From then on, and until told otherwise."""
+    """Prices that apply from then on, until the next change."""
 
     at_ms: int
     rates: Mapping[MachineKind, Rate]
 
 
 @dataclass(frozen=True, slots=True)
-class DoingsChanged:
-    """What these nodes do from then on; of others nothing is said."""
+class ActivitiesChanged:
+    """The activities of these nodes from then on; other nodes keep theirs."""
 
     at_ms: int
-    doings: Mapping[str, Doing]
+    activities: Mapping[str, Activity]
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """What one step of the present world sends from a zone to another."""
+    """The bytes that one step of the current world sends from one zone to another."""
 
     sender: str
     receiver: str
@@ -59,8 +59,8 @@ class StepsCommitted:
     first_step: int
     last_step: int
     samples: int = 0
-    """All that the job has seen so far."""
+    """All samples that the job has processed so far."""
     hops: tuple[Hop, ...] = ()
 
 
-LedgerEvent = MachinesListed | PricesChanged | DoingsChanged | StepsCommitted
+LedgerEvent = MachinesListed | PricesChanged | ActivitiesChanged | StepsCommitted

@@ -1,10 +1,10 @@
-"""What each event teaches. The same facts in another order, or twice, teach the same."""
+"""Learns from each event. The same facts in another order, or twice, give the same ledger."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar, assert_never
 
-from controlplane.ledger.events import DoingsChanged, LedgerEvent, MachinesListed, PricesChanged, StepsCommitted
+from controlplane.ledger.events import ActivitiesChanged, LedgerEvent, MachinesListed, PricesChanged, StepsCommitted
 from controlplane.ledger.settle import settle
 from controlplane.ledger.state import Ledger, Machine, Sent
 
@@ -23,8 +23,8 @@ def _take_in(ledger: Ledger, event: LedgerEvent) -> Ledger:
             return _learn_listing(ledger, event)
         case PricesChanged(at_ms, rates):
             return replace(ledger, prices=_with_points(ledger.prices, at_ms, rates))
-        case DoingsChanged(at_ms, doings):
-            return replace(ledger, doings=_with_points(ledger.doings, at_ms, doings))
+        case ActivitiesChanged(at_ms, activities):
+            return replace(ledger, activities=_with_points(ledger.activities, at_ms, activities))
         case StepsCommitted():
             return _learn_steps(ledger, event)
         case _:
@@ -36,7 +36,7 @@ def _learn_listing(ledger: Ledger, event: MachinesListed) -> Ledger:
     for found in event.found:
         settled_ms = ended.get(found.machine, 0)
         if settled_ms >= event.at_ms:
-            # An old look at a machine that is gone.
+            # An old listing of a machine that is gone.
             continue
         ended.pop(found.machine, None)
         new = Machine(found.name, found.kind, found.started_ms, event.at_ms, settled_ms)
@@ -50,7 +50,7 @@ def _merged(known: Machine, new: Machine) -> Machine:
 
 
 def _learn_steps(ledger: Ledger, event: StepsCommitted) -> Ledger:
-    """Only steps that nobody told of before send anything: computed again, a step counts once."""
+    """Add steps. Only new steps add egress: a recomputed step counts once."""
     first = event.first_step if ledger.first_step is None else min(ledger.first_step, event.first_step)
     last = event.last_step if ledger.last_step is None else max(ledger.last_step, event.last_step)
     counted = replace(ledger, first_step=first, last_step=last, samples=max(ledger.samples, event.samples))
@@ -67,13 +67,13 @@ def _learn_steps(ledger: Ledger, event: StepsCommitted) -> Ledger:
 
 
 def _with_points(
-    known: Mapping[K, tuple[tuple[int, V], ...]], at_ms: int, told: Mapping[K, V]
+    known: Mapping[K, tuple[tuple[int, V], ...]], at_ms: int, reported: Mapping[K, V]
 ) -> Mapping[K, tuple[tuple[int, V], ...]]:
-    return {**known, **{key: _with_point(known.get(key, ()), at_ms, value) for key, value in told.items()}}
+    return {**known, **{key: _with_point(known.get(key, ()), at_ms, value) for key, value in reported.items()}}
 
 
 def _with_point(points: Iterable[tuple[int, V]], at_ms: int, value: V) -> tuple[tuple[int, V], ...]:
-    """Of two that hold from the same moment on, the one that comes last in order, whichever was told first."""
+    """Add a point. Of two values of the same moment the larger by `repr` wins, in whatever order they came."""
     others = [point for point in points if point[0] != at_ms]
     rivals = [value, *(point[1] for point in points if point[0] == at_ms)]
     return tuple(sorted([*others, (at_ms, max(rivals, key=repr))], key=lambda point: point[0]))

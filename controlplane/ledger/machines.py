@@ -1,4 +1,4 @@
-"""The machines of each job, as a look at the cloud shows them. Pure."""
+"""The machines of each job in a listing of the cloud. Pure."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What a machine costs at this moment: what the market says, else the catalog."""
+"""The current price of a machine: from the market, otherwise from the catalog."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from controlplane.ledger.events import Found
 from controlplane.ledger.state import Rate
 
 CPU = "cpu"
-"""What the market calls machines without accelerators, which it counts in vCPUs."""
+"""The market's name for machines without accelerators, which it counts in vCPUs."""
 
 _VCPUS = re.compile(r"-(\d+)\Z")
 

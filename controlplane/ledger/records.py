@@ -1,7 +1,7 @@
-"""A ledger as it is kept in KV: one key `ledger.<job>`, written by the leader, read by whoever leads next.
+"""The stored form of a ledger: one key `ledger.<job>`, written by the leader, read by the next leader.
 
-Sums of money may be larger than what JSON's readers keep exact: they are written as whole micro-dollars and what is
-over. What cannot be read is refused: a wrong sum is worse than none.
+Amounts may exceed the integers that JSON readers keep exact: they are written as whole micro-dollars and a remainder.
+An invalid record is refused: a wrong amount is worse than none.
 """
 
 from typing import Annotated
@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from controlplane.catalog.accelerators import canonical
 from controlplane.catalog.kinds import MachineKind
 from controlplane.ledger.amounts import BYTES_PER_GIB, MS_PER_HOUR
-from controlplane.ledger.state import Doing, Ledger, Line, Machine, Rate, Sent, Tally
+from controlplane.ledger.state import Activity, Ledger, Line, Machine, Rate, Sent, Tally
 from messages.decoding import Undecodable, decode, encode_readable
 from messages.ids import Epoch, JobName
 from runtime.errors import Permanent
@@ -20,17 +20,17 @@ VERSION = 1
 
 Whole = Annotated[int, Meta(ge=0)]
 Amount = tuple[Whole, Whole]
-"""Whole micro-dollars, and what is over."""
+"""Whole micro-dollars, and the remainder."""
 KindIndex = Annotated[int, Meta(ge=0)]
 
 
 class LedgerUnreadable(Permanent):
-    """What is stored is not what a master writes."""
+    """The stored ledger is not in the format that a master writes."""
 
 
 class LineRow(Struct, frozen=True, array_like=True):
     kind: KindIndex
-    doing: Doing
+    activity: Activity
     node_ms: Whole
     cost: Amount
     on_demand_cost: Amount
@@ -51,7 +51,7 @@ class LedgerRecord(Struct, frozen=True):
     job: str
     since_ms: int
     epoch: Epoch
-    """Of the master that wrote it."""
+    """Epoch of the master that wrote it."""
     newest_ms: int
     kinds: tuple[MachineKind, ...]
     lines: tuple[LineRow, ...]
@@ -64,11 +64,11 @@ class LedgerRecord(Struct, frozen=True):
     ended: dict[str, int]
     looks_ms: tuple[int, ...]
     prices: tuple[tuple[KindIndex, tuple[tuple[int, Rate], ...]], ...]
-    doings: dict[str, tuple[tuple[int, Doing], ...]]
+    activities: dict[str, tuple[tuple[int, Activity], ...]]
 
 
 def encode_ledger(ledger: Ledger, epoch: Epoch) -> bytes:
-    """Raises `Unreadable`."""
+    """Encode the ledger; raises `NotStorable`."""
     lines = ledger.lines.items()
     used = {*(line.kind for line in ledger.lines), *(each.kind for each in ledger.machines.values()), *ledger.prices}
     kinds = sorted(used)
@@ -80,7 +80,7 @@ def encode_ledger(ledger: Ledger, epoch: Epoch) -> bytes:
         epoch=epoch,
         newest_ms=ledger.newest_ms,
         kinds=tuple(kinds),
-        lines=tuple(_line_row(index[line.kind], line.doing, tally) for line, tally in lines),
+        lines=tuple(_line_row(index[line.kind], line.activity, tally) for line, tally in lines),
         hours=tuple((hour, _amount(cost, MS_PER_HOUR)) for hour, cost in ledger.hours.items()),
         egress=tuple(
             (*pair, sent.sent_bytes, _amount(sent.cost, BYTES_PER_GIB)) for pair, sent in ledger.egress.items()
@@ -92,13 +92,13 @@ def encode_ledger(ledger: Ledger, epoch: Epoch) -> bytes:
         ended=dict(ledger.ended),
         looks_ms=ledger.looks_ms,
         prices=tuple((index[kind], points) for kind, points in ledger.prices.items()),
-        doings=dict(ledger.doings),
+        activities=dict(ledger.activities),
     )
     return encode_readable(record, LedgerRecord)
 
 
 def decode_ledger(job: JobName, value: bytes) -> tuple[Ledger, Epoch]:
-    """Whose it is, and who wrote it."""
+    """Return the ledger, and the epoch of its writer; raises `LedgerUnreadable`."""
     try:
         record = decode(value, LedgerRecord)
     except Undecodable as error:
@@ -106,14 +106,14 @@ def decode_ledger(job: JobName, value: bytes) -> tuple[Ledger, Epoch]:
     try:
         return _ledger(job, record), record.epoch
     except IndexError:
-        raise LedgerUnreadable("it names a kind of machine that it does not have") from None
+        raise LedgerUnreadable("it refers to a kind of machine that it does not list") from None
 
 
 def _ledger(job: JobName, record: LedgerRecord) -> Ledger:
     kinds = [kind._replace(accelerator=canonical(kind.accelerator)) for kind in record.kinds]
     lines: dict[Line, Tally] = {}
     for row in record.lines:
-        line = Line(kinds[row.kind], row.doing)
+        line = Line(kinds[row.kind], row.activity)
         lines[line] = lines.get(line, Tally()) + _tally(row)
     prices: dict[MachineKind, tuple[tuple[int, Rate], ...]] = {}
     for number, points in record.prices:
@@ -137,14 +137,14 @@ def _ledger(job: JobName, record: LedgerRecord) -> Ledger:
         ended=record.ended,
         looks_ms=record.looks_ms,
         prices=prices,
-        doings=record.doings,
+        activities=record.activities,
         newest_ms=record.newest_ms,
     )
 
 
-def _line_row(kind: int, doing: Doing, tally: Tally) -> LineRow:
+def _line_row(kind: int, activity: Activity, tally: Tally) -> LineRow:
     cost, on_demand = _amount(tally.cost, MS_PER_HOUR), _amount(tally.on_demand_cost, MS_PER_HOUR)
-    return LineRow(kind, doing, tally.node_ms, cost, on_demand, tally.unpriced_ms)
+    return LineRow(kind, activity, tally.node_ms, cost, on_demand, tally.unpriced_ms)
 
 
 def _tally(row: LineRow) -> Tally:

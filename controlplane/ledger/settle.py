@@ -1,4 +1,4 @@
-"""Facts that are old enough are added up and forgotten, so that a ledger stays small however long a job runs."""
+"""Adds up facts that are old enough and forgets them, so that the ledger of a long job stays small."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,12 +8,12 @@ from typing import NamedTuple, TypeVar
 from controlplane.catalog.kinds import MachineKind
 from controlplane.ledger.charge import charges, spans
 from controlplane.ledger.state import (
-    DOINGS_AT_MOST,
+    ACTIVITIES_AT_MOST,
     ENDED_AT_MOST,
     HOURS_AT_MOST,
     LATE_MS,
     PRICES_AT_MOST,
-    Doing,
+    Activity,
     Ledger,
     Line,
     Machine,
@@ -36,7 +36,7 @@ class Sums(NamedTuple):
 
 
 def settle(ledger: Ledger) -> Ledger:
-    """With everything before `settles_ms` added up."""
+    """The ledger with everything before `settles_ms` added up."""
     sums = Sums(dict(ledger.lines), dict(ledger.hours))
     machines: dict[str, Machine] = {}
     ended = dict(ledger.ended)
@@ -57,12 +57,12 @@ def settle(ledger: Ledger) -> Ledger:
         ended=dict(sorted(ended.items(), key=lambda each: (each[1], each[0]))[-ENDED_AT_MOST:]),
         looks_ms=_looks_ms(ledger, machines.values()),
         prices={kind: _prices(points, ledger.settles_ms) for kind, points in ledger.prices.items()},
-        doings=_doings(ledger),
+        activities=_activities(ledger),
     )
 
 
 def sums(ledger: Ledger) -> Sums:
-    """With the facts of late too."""
+    """All amounts, with the facts that are not settled yet."""
     found = Sums(dict(ledger.lines), dict(ledger.hours))
     for _, span in spans(ledger):
         found.add(ledger, span.machine, span.from_ms, span.until_ms)
@@ -70,14 +70,14 @@ def sums(ledger: Ledger) -> Sums:
 
 
 def _settles_ms(ledger: Ledger, kind: MachineKind) -> int:
-    """What it costs before then is known."""
+    """The time up to which this kind settles: `LATE_MS` earlier while no price is known for it."""
     points = ledger.prices.get(kind)
     priced = points is not None and points[0][0] <= ledger.settles_ms
     return ledger.settles_ms if priced else ledger.settles_ms - LATE_MS
 
 
 def _prices(points: Points[Rate], settles_ms: int) -> tuple[tuple[int, Rate], ...]:
-    """Old ones are kept for machines that are found late, but none that says again what the one before it said."""
+    """Points to keep: old ones for machines that are found late, without repetitions of the same price."""
     kept = [
         point
         for number, point in enumerate(points)
@@ -87,24 +87,24 @@ def _prices(points: Points[Rate], settles_ms: int) -> tuple[tuple[int, Rate], ..
 
 
 def _looks_ms(ledger: Ledger, machines: Iterable[Machine]) -> tuple[int, ...]:
-    """Those of late, the last one, and the first after each machine was last seen: until then it costs."""
+    """Looks to keep: recent ones, the last one, and the first after each machine was last seen, which ends its cost."""
     needed = (bisect_right(ledger.looks_ms, machine.seen_ms) for machine in machines)
     kept_ms = {ledger.looks_ms[place] for place in needed if place < len(ledger.looks_ms)}.union(ledger.looks_ms[-1:])
     return tuple(at_ms for at_ms in ledger.looks_ms if at_ms >= ledger.settles_ms or at_ms in kept_ms)
 
 
-def _doings(ledger: Ledger) -> Mapping[str, tuple[tuple[int, Doing], ...]]:
-    """Of the last hour: a machine may be found late, or a look fail, and then its time is still to be added up."""
+def _activities(ledger: Ledger) -> Mapping[str, tuple[tuple[int, Activity], ...]]:
+    """Activities of the last hour: a machine may be found late, or a look may fail, and its time settles later."""
     there = {machine.name for machine in ledger.machines.values()}
     since_ms = ledger.settles_ms - LATE_MS
     return {
-        name: _from(points, since_ms)[-DOINGS_AT_MOST:]
-        for name, points in ledger.doings.items()
+        name: _from(points, since_ms)[-ACTIVITIES_AT_MOST:]
+        for name, points in ledger.activities.items()
         if name in there or points[-1][0] >= since_ms
     }
 
 
 def _from(points: Points[T], at_ms: int) -> tuple[tuple[int, T], ...]:
-    """What holds at that time, and what changes after it."""
+    """The point that applies at that time, and all later ones."""
     before = [point for point in points if point[0] <= at_ms][-1:]
     return (*before, *(point for point in points if point[0] > at_ms))

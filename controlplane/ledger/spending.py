@@ -1,4 +1,4 @@
-"""What was spent, what it buys, and where it leads."""
+"""What was spent, the cost of a step, and a forecast."""
 
 from dataclasses import dataclass
 
@@ -11,17 +11,17 @@ from controlplane.ledger.state import Ledger
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """At the price that a step has had so far, with all that was wasted on the way."""
+    """The expected cost, at the average cost of a step so far with all waste."""
 
     total: MicroDollars
     remaining: MicroDollars
     remaining_steps: int
     remaining_s: float | None
-    """At the pace so far; None while no machine costs anything."""
+    """At the current rate of spending; None while no machine costs anything."""
 
 
 def spent(ledger: Ledger) -> MicroDollars:
-    """Up to the last look at the machines: nodes and egress."""
+    """Cost of nodes and egress up to the last look at the machines."""
     nodes = sum(tally.cost for tally in sums(ledger).lines.values())
     return MicroDollars(node_money(nodes) + egress_spent(ledger))
 
@@ -31,18 +31,18 @@ def egress_spent(ledger: Ledger) -> MicroDollars:
 
 
 def hourly(ledger: Ledger) -> MicroDollars:
-    """What the machines that are there cost an hour, at the newest prices; without egress."""
+    """Cost an hour of the current machines at the newest prices; without egress."""
     rates = (rate_now(ledger, span.machine).paid for _, span in spans(ledger) if not span.gone)
     return MicroDollars(sum(rate for rate in rates if rate is not None))
 
 
 def per_steps(ledger: Ledger, steps: int = 1000) -> MicroDollars | None:
-    """None before the first step."""
+    """Cost of so many steps; None before the first step."""
     return MicroDollars(_ratio(spent(ledger) * steps, ledger.steps)) if ledger.steps else None
 
 
 def forecast(ledger: Ledger, total_steps: int | None) -> Forecast | None:
-    """None while nobody knows what a step costs, or how many there will be."""
+    """None while the cost of a step or the number of steps is not known."""
     if total_steps is None or ledger.first_step is None or ledger.last_step is None:
         return None
     so_far, now = spent(ledger), hourly(ledger)

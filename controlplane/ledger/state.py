@@ -1,8 +1,7 @@
-"""What a ledger knows: what is added up for good, and the facts of late from which the rest follows.
+"""The state of a ledger: settled amounts, and recent facts that are not added up yet.
 
-A fact may come twice, late, or after one that happened later: the facts of the last minute are only gathered, and
-added up when they are older. How far each machine's time is added up is kept with the machine, so that no moment counts
-twice, whoever counts.
+A fact may come twice, late or out of order: the facts of the last minute are only gathered, and added up when they are
+older. Each machine stores the time up to which it is settled, so that no time counts twice.
 
 Times are whole milliseconds of Unix time; money is exact (see `amounts`).
 """
@@ -17,54 +16,54 @@ from controlplane.catalog.money import MicroDollars
 from messages.ids import JobName
 
 SETTLES_MS = 60_000
-"""How late a fact may come and still count for what came before it."""
+"""Milliseconds by which a fact may be late and still count from its own time."""
 LATE_MS = 3_600_000
-"""How much longer time waits to be added up of which no price is known: it is paid at the first that comes. So long is
-also remembered what nodes did, for machines that are found late."""
+"""Milliseconds for which time without a known price waits longer: it costs the first price that comes. Activities are
+kept for the same time, for machines that are found late."""
 PRICES_AT_MOST = 200
-"""Of one kind of machine: for machines that are found long after they were started."""
-DOINGS_AT_MOST = 200
-"""Of one node: while the cloud does not tell whether it is there."""
+"""Price changes of one kind of machine, for machines that are found long after their start."""
+ACTIVITIES_AT_MOST = 200
+"""Activity changes of one node, while the cloud does not list its machines."""
 ENDED_AT_MOST = 500
-"""Machines that are gone, kept so that a late sight of one does not count its life again."""
+"""Tombstones of machines, so that a late listing of one does not count its life again."""
 HOURS_AT_MOST = 48
 
 
 class Rate(NamedTuple):
-    """Of one machine, in micro-dollars an hour; None where no price is known."""
+    """The price of one machine in micro-dollars an hour; None if not known."""
 
     paid: MicroDollars | None
     on_demand: MicroDollars | None = None
     """What the same machine costs on demand."""
 
 
-class Doing(StrEnum):
+class Activity(StrEnum):
     STARTING = "starting"
-    """It boots, or pulls an image, or its worker warms up."""
+    """It boots, pulls an image, or its worker warms up."""
     WORKING = "working"
-    """It holds a rank of a world that runs."""
+    """It holds a rank of a running world."""
     RECOVERING = "recovering"
-    """It holds a rank of a world that is being made or was lost."""
+    """Its job forms or reshapes a world."""
     IDLE = "idle"
     """It holds no rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One machine from its start to its end; the next one under the same name is another."""
+    """One machine from its start to its end; a later machine may have the same name."""
 
     name: str
     kind: MachineKind
     started_ms: int
     seen_ms: int
-    """The newest look that found it."""
+    """Time of the newest listing that has it."""
     settled_ms: int = 0
-    """Its time before this is added up."""
+    """The time up to which it is settled."""
 
 
 class Line(NamedTuple):
     kind: MachineKind
-    doing: Doing
+    activity: Activity
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +71,9 @@ class Tally:
     node_ms: int = 0
     cost: int = 0
     on_demand_cost: int = 0
-    """What the same time would have cost on demand; what has no such price counts as it was paid."""
+    """What the same time would cost on demand; without an on-demand price, what was paid."""
     unpriced_ms: int = 0
-    """Time of which no price is known: it counts as free."""
+    """Time without a known price: it counts as free."""
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(
@@ -87,7 +86,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """From one zone to another."""
+    """Egress from one zone to another."""
 
     sent_bytes: int = 0
     cost: int = 0
@@ -97,22 +96,22 @@ class Sent:
 class Ledger:
     job: JobName
     since_ms: int
-    """When the job was submitted: machines that it was left by another count from then."""
+    """When the job was submitted: machines that an earlier job left to it count from then."""
     lines: Mapping[Line, Tally] = field(default_factory=dict)
     hours: Mapping[int, int] = field(default_factory=dict)
-    """Cost by the hour since 1970, of the last two days."""
+    """Cost by hour since 1970, for the last 48 hours with costs."""
     egress: Mapping[tuple[str, str], Sent] = field(default_factory=dict)
     first_step: int | None = None
     last_step: int | None = None
     samples: int = 0
     machines: Mapping[str, Machine] = field(default_factory=dict)
-    """By the cloud's id; those that are there, and those that went of late."""
+    """Current and recently removed machines, by the cloud's id."""
     ended: Mapping[str, int] = field(default_factory=dict)
-    """Until when machines were added up that are gone."""
+    """Machines that are gone, and the time up to which each was settled."""
     looks_ms: tuple[int, ...] = ()
-    """When the cloud was asked what there is, of late."""
+    """Times of recent listings of the cloud."""
     prices: Mapping[MachineKind, tuple[tuple[int, Rate], ...]] = field(default_factory=dict)
-    doings: Mapping[str, tuple[tuple[int, Doing], ...]] = field(default_factory=dict)
+    activities: Mapping[str, tuple[tuple[int, Activity], ...]] = field(default_factory=dict)
     """By the name of the node."""
     newest_ms: int = 0
 
@@ -124,12 +123,12 @@ class Ledger:
 
     @property
     def looked_ms(self) -> int:
-        """When the cloud last told what there is; if it never did, when the job was submitted."""
+        """Time of the last listing of the cloud, or of the job's submission if there was none."""
         return self.looks_ms[-1] if self.looks_ms else self.since_ms
 
     @property
     def settles_ms(self) -> int:
-        """What happened before this is added up."""
+        """The time before which facts are added up."""
         return self.newest_ms - SETTLES_MS
 
 

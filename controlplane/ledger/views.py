@@ -1,4 +1,4 @@
-"""A ledger as people see it."""
+"""The view of a ledger for people."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -9,7 +9,7 @@ from controlplane.ledger.amounts import MS_PER_HOUR, egress_money, node_money, n
 from controlplane.ledger.charge import spans
 from controlplane.ledger.settle import sums
 from controlplane.ledger.spending import egress_spent, forecast, hourly, per_steps
-from controlplane.ledger.state import Doing, Ledger, Line, Tally
+from controlplane.ledger.state import Activity, Ledger, Line, Tally
 from messages.costs import CostLine, CostView, EgressLine, ForecastView
 from messages.jobs import JobSpec
 from messages.workers import SampleCertificate
@@ -32,7 +32,7 @@ def cost_view(ledger: Ledger, total_steps: int | None = None, note: str = "") ->
         micro_usd_per_hour=hourly(ledger),
         machines=sum(not span.gone for _, span in spans(ledger)),
         node_s=whole.node_ms / MS_PER_S,
-        by_doing=_money_by(found.lines, lambda line: line.doing.value, (doing.value for doing in Doing)),
+        by_activity=_money_by(found.lines, lambda line: line.activity.value, (activity.value for activity in Activity)),
         by_region=_money_by(found.lines, lambda line: line.kind.region),
         by_accelerator=_money_by(found.lines, lambda line: line.kind.accelerator),
         on_demand_micro_usd=node_money(whole.on_demand_cost),
@@ -53,10 +53,10 @@ def cost_view(ledger: Ledger, total_steps: int | None = None, note: str = "") ->
 
 
 def proven(ledger: Ledger, certificate: SampleCertificate | None) -> Ledger:
-    """With the run's own count where there is one: a last report that never came is in it.
+    """The ledger with the step count of the run's certificate, if there is one: it includes a lost last report.
 
-    A run that went on from an earlier job's checkpoint proves steps that this job has not paid for: there what was
-    reported stays.
+    A run that resumed from an earlier job's checkpoint certifies steps that this job did not pay for: its reported
+    count stays.
     """
     if certificate is None or not certificate.steps or ledger.first_step:
         return ledger
@@ -64,7 +64,7 @@ def proven(ledger: Ledger, certificate: SampleCertificate | None) -> Ledger:
 
 
 def planned_steps(spec: JobSpec) -> int | None:
-    """How many the job will do, where its file says so."""
+    """The number of steps in the job's file; None if it has none."""
     deadline = spec.capacity.deadline if spec.capacity is not None else None
     if deadline is not None:
         return deadline.steps
@@ -86,7 +86,7 @@ def _lines(lines: Mapping[Line, Tally]) -> tuple[CostLine, ...]:
             spot=kind.spot,
             node_s=tally.node_ms / MS_PER_S,
             micro_usd=money[kind],
-            working_micro_usd=node_money(lines.get(Line(kind, Doing.WORKING), Tally()).cost),
+            working_micro_usd=node_money(lines.get(Line(kind, Activity.WORKING), Tally()).cost),
         )
         for kind, tally in kinds.items()
     )
@@ -100,7 +100,7 @@ def _money_by(lines: Mapping[Line, Tally], key: Callable[[Line], str], always: I
 
 
 def _forecast(ledger: Ledger, total_steps: int | None) -> ForecastView | None:
-    foretold = forecast(ledger, total_steps)
-    if foretold is None or total_steps is None:
+    found = forecast(ledger, total_steps)
+    if found is None or total_steps is None:
         return None
-    return ForecastView(total_steps, foretold.total, foretold.remaining, foretold.remaining_s, foretold.remaining_steps)
+    return ForecastView(total_steps, found.total, found.remaining, found.remaining_s, found.remaining_steps)

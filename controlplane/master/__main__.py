@@ -1,4 +1,4 @@
-"""`python -m controlplane.master`: a master set up by its environment alone."""
+"""`python -m controlplane.master`: a master with settings from its environment alone."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""A master process: it leads whenever it holds the lease, and is a standby otherwise."""
+"""A master process, which leads while it holds the lease and is a standby otherwise."""
 
 import asyncio
 import socket
@@ -18,13 +18,13 @@ from runtime.process import Stop
 from runtime.waiting import first_of
 
 QUIET_S = 1.0
-"""So much longer than a lease whoever asks waits, instead of being sent away, unless another one is seen to lead."""
+"""Seconds beyond the lease's life that requests wait for this master to lead, unless another master leads."""
 
 
 class Candidate(Onlooker):
     def __init__(self, bus: Bus, listener: socket.socket, settings: MasterSettings, stop: Stop) -> None:
         self.idle = asyncio.Event()
-        """Set while nothing is done that only a leader may do."""
+        """Set while the work of a leader does not run."""
         self.idle.set()
         self._leading = asyncio.Event()
         self._other_leads = asyncio.Event()
@@ -36,7 +36,7 @@ class Candidate(Onlooker):
         self._leader: LeaseRecord | None = None
 
     async def run(self) -> None:
-        """Until cancelled; then the lease is given up."""
+        """Runs until cancelled, then releases the lease."""
         bucket = await self._bus.bucket(subjects.STATE_BUCKET, timeout_s=leading.PATIENCE_S)
         bus = self._settings.bus
         lease_bus = structs.replace(bus, name=f"lease/{bus.name}", connect_timeout_s=leading.PATIENCE_S)
@@ -56,24 +56,24 @@ class Candidate(Onlooker):
         finally:
             self._leading.clear()
             self.idle.set()
-        # It was asked to end: whoever waits for `idle` cancels this, and only then is the lease given up.
+        # The process was asked to end: the task that waits for `idle` cancels this, which releases the lease.
         await asyncio.Event().wait()
 
     async def _stand_by(self) -> None:
         while True:
             await first_of(self._leading, self._other_leads, timeout_s=self._settings.lease_s + QUIET_S)
             if not self._leading.is_set():
-                await self._send_away()
+                await self._refuse_requests()
             await self.idle.wait()
 
-    async def _send_away(self) -> None:
-        """Until it leads."""
+    async def _refuse_requests(self) -> None:
+        """Answers requests as a standby until this master leads."""
         token = self._settings.api_token
         async with StandbyServer(self._listener.dup(), token, lambda: self._leader, lambda: self._bus.connected):
             await self._leading.wait()
 
     def saw(self, holder: LeaseRecord | None, *, ours: bool) -> None:
-        """A key that is written again by the same other one is of a master that lives."""
+        """Notes the holder. Another master lives if it is seen to write the key twice."""
         if holder is None or ours or holder != self._leader:
             self._other_leads.clear()
         else:

@@ -1,7 +1,7 @@
-"""Leads from the moment a master holds the lease until it is asked to end, or loses the lease and is cancelled.
+"""Runs a term of leadership, until the process is asked to end or loses the lease.
 
-A term has a connection to the bus of its own, which ends with it: what a leader that was cut off still had to say is
-never said.
+A term has its own connection to the bus, which ends with it: messages that a disconnected leader still queues are never
+sent.
 """
 
 import asyncio
@@ -10,19 +10,18 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
-from pathlib import Path
 
 import msgspec
 
 from controlplane.api.app import ApiServer
 from controlplane.capacity.interface import JobCapacity, NoCapacity, OnPlacement
-from controlplane.fleet.files import read_fleet
+from controlplane.clouds.spec import Fleet
 from controlplane.jobs.announcer import Announcer
 from controlplane.jobs.backup import JobBackup
 from controlplane.jobs.context import TermContext
 from controlplane.lease.keeper import Leadership
 from controlplane.ledger.books import Books
-from controlplane.master.settings import MasterSettings, store_place
+from controlplane.master.settings import MasterSettings, fleet_of, store_place
 from controlplane.master.term import Term
 from messages import subjects
 from messages.api import Version
@@ -34,23 +33,24 @@ from runtime.process import Stop
 from runtime.waiting import first_of
 
 PATIENCE_S = 60.0
-"""Seconds for calls of the bus at the start: a term without it ends long before, with its lease."""
+"""Seconds that bus calls may take at the start of a term. A term without a bus ends earlier, with its lease."""
 CALL_TIMEOUT_S = 10.0
 _DAY_S = 86_400.0
 
 
 def prepare(settings: MasterSettings) -> None:
-    """Loads what a leader needs: seconds on a busy machine, in which a lease that is held could not be renewed."""
-    if settings.fleet:
-        from controlplane.capacity.provider import prepare as prepare_capacity
+    """Imports what a leader needs, ahead of its first term: this takes seconds on a busy machine."""
+    fleet = fleet_of(settings)
+    if fleet is not None:
+        from controlplane.capacity.leaders_fleet import prepare as prepare_capacity
 
-        prepare_capacity(Path(settings.fleet))
+        prepare_capacity(fleet)
 
 
 async def serve(
     settings: MasterSettings, listener: socket.socket, leadership: Leadership, backup: JobBackup, stop: Stop
 ) -> None:
-    """Until asked to end."""
+    """Leads until asked to end."""
     bus = await Bus.connect(msgspec.structs.replace(settings.bus, connect_timeout_s=PATIENCE_S))
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -79,10 +79,10 @@ async def _term(bus: Bus, patient: Bucket, settings: MasterSettings, leadership:
     bucket, clock = await bus.bucket(subjects.STATE_BUCKET, timeout_s=CALL_TIMEOUT_S), SystemClock()
     context = TermContext(bus, bucket, Announcer(bus, leadership.epoch), clock, leadership)
     books = Books(bucket, clock, leadership, catalog=lambda: capacity.advisor.list_prices())
-    fleet = read_fleet(Path(settings.fleet)).name if settings.fleet else ""
-    about = Version(version("tradewind"), PROTOCOL, leadership.epoch, fleet)
+    fleet = fleet_of(settings)
+    about = Version(version("tradewind"), PROTOCOL, leadership.epoch, fleet.name if fleet is not None else "")
 
-    async with _capacity(settings, context, books, lambda job, place: term.place(job, place)) as capacity:
+    async with _capacity(fleet, settings, context, books, lambda job, place: term.place(job, place)) as capacity:
         term = Term(context, patient, store_place(settings), books, capacity, about, settings.keep_jobs)
         yield term
 
@@ -103,20 +103,20 @@ async def _lead(term: Term, settings: MasterSettings, listener: socket.socket, b
             await term.drain(settings.drain_s)
             running.cancel()
     finally:
-        backup.end_term(term.registry.stored() if started.is_set() else None)
+        backup.end_term(term.registry.remembered() if started.is_set() else None)
         await server.close()
 
 
 @asynccontextmanager
 async def _capacity(
-    settings: MasterSettings, context: TermContext, books: Books, on_placement: OnPlacement
+    fleet: Fleet | None, settings: MasterSettings, context: TermContext, books: Books, on_placement: OnPlacement
 ) -> AsyncIterator[JobCapacity]:
-    if not settings.fleet:
+    if fleet is None:
         yield NoCapacity(context.clock)
         return
-    # The clients of clouds and of Kubernetes take a second to import, which a master without a fleet need not spend.
+    # Imported here, because the clients of clouds and of Kubernetes take a second that only a fleet needs.
     from controlplane.bootstrap.settings import Secrets
-    from controlplane.capacity.provider import Leader, provided
+    from controlplane.capacity.leaders_fleet import Leader, provided
 
     secrets = Secrets(nats_url=settings.pods_nats_url or settings.bus.url)
     leader = Leader(
@@ -129,5 +129,5 @@ async def _capacity(
         on_placement,
         context.heard.heard_s,
     )
-    async with provided(Path(settings.fleet), os.environ, leader) as capacity:
+    async with provided(fleet, os.environ, leader) as capacity:
         yield capacity

@@ -1,4 +1,4 @@
-"""From settings to a running master, and in order back to nothing. Jobs outlive it: the next master adopts them."""
+"""Starts a master from its settings, and ends it in order. Jobs continue: the next leader takes them over."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ The thread of the lease then renews in 4 ms (p99) while the main loop computes; 
 async def main(settings: MasterSettings, stop: Stop) -> int:
     check(settings)
     sys.setswitchinterval(SWITCH_S)
-    # Before anything else: a second master started by mistake on the same machine fails without harm.
+    # The listener comes first, so that a second master on the same machine fails without harm.
     with contextlib.closing(open_listener(settings.api_host, settings.api_port)) as listener:
         await asyncio.to_thread(prepare, settings)
         named = msgspec.structs.replace(settings.bus, name=f"candidate/{settings.bus.name}")

@@ -1,4 +1,4 @@
-"""Everything that can be set about a master. Each is a variable `TRADEWIND_<NAME>` and a flag of `tradewind master`."""
+"""Settings of a master. Each is a variable `TRADEWIND_<NAME>` and a flag of `tradewind master`."""
 
 import os
 import re
@@ -10,6 +10,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, structs
 
 from controlplane.api.access import is_loopback
+from controlplane.clouds.spec import Fleet
 from controlplane.fleet.files import read_fleet
 from controlplane.stores.servers import StorePlace
 from runtime.errors import UserError
@@ -23,37 +24,38 @@ _PORTS = re.compile(r"^(\d{1,5})-(\d{1,5})$")
 
 class MasterSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     bus: BusSettings = BusSettings()
-    """From `TRADEWIND_NATS_URL` and the other `TRADEWIND_NATS_*` variables."""
+    """`TRADEWIND_NATS_URL` and the other `TRADEWIND_NATS_*` variables."""
     api_host: str = "127.0.0.1"
-    """Where the HTTP API listens; anywhere but on this machine it needs a token."""
+    """Address on which the HTTP API listens; any other than a loopback address needs a token."""
     api_port: Port = 8800
     api_token: str = ""
-    """With it every request but /healthz must carry `Authorization: Bearer <token>`."""
+    """If set, every request but /healthz must have the header `Authorization: Bearer <token>`."""
     store_host: str = "127.0.0.1"
-    """Where trainers reach the stores: an address of this machine that theirs can connect to."""
+    """Address of this machine to which trainers connect for the stores."""
     store_bind: str = ""
-    """The IPv4 address the stores listen on, if it is not `store_host`: `0.0.0.0` behind a name or a service."""
+    """IPv4 address on which the stores listen, if not `store_host`: `0.0.0.0` behind a name or a service."""
     store_ports: str = "29400-29499"
-    """Each generation of each job takes one of these, and gives it back when the next one has begun."""
+    """Ports for the stores. Each generation of each job uses one until the next generation has begun."""
     fleet: str = ""
-    """A fleet file: with it nodes for jobs are had from a cloud; without, workers come from static clusters only."""
+    """A fleet file: jobs get nodes from a cloud. Without it workers come from static clusters only."""
     pods_nats_url: str = ""
-    """The bus as pods of the fleet's clusters reach it, if not as this process does."""
+    """URL of the bus for pods of the fleet's clusters, if it differs from this process's."""
     events_max_bytes: Bytes = 256_000_000
+    """Size of the stream of events; a full stream drops its oldest messages."""
     logs_max_bytes: Bytes = 1_000_000_000
-    """Streams forget their oldest when they are full."""
+    """Size of the stream of logs; a full stream drops its oldest messages."""
     keep_days: Annotated[float, Meta(gt=0, le=3650)] = 14.0
-    """Streams forget what is older."""
+    """Days after which the streams drop a message."""
     keep_jobs: Annotated[int, Meta(ge=0, le=10_000)] = 200
-    """Ended jobs that stay listed; the oldest are forgotten when new ones come, and their names are free again."""
+    """Ended jobs that stay listed; a new job removes the oldest, and their names are free again."""
     lease_s: Annotated[int, Meta(ge=2, le=60)] = 2
-    """How long the lead lasts without being renewed: so long after it died at the latest, a standby takes over."""
+    """Seconds that the lease lasts without renewal, after which a standby takes over."""
     drain_s: Annotated[float, Meta(ge=0, le=60)] = 5.0
-    """How long a master that was asked to end tries to send what waits to be sent. Jobs go on without it."""
+    """Seconds that an ending master may spend on sending queued messages. Jobs continue without it."""
 
 
 def read_master_settings(environ: Mapping[str, str], flags: Mapping[str, object] | None = None) -> MasterSettings:
-    """Flags are named as the fields; `nats_url` stands for the bus."""
+    """Reads settings from the environment and from flags named as the fields; `nats_url` sets the bus."""
     given = dict(flags or {})
     bus = read_settings(BusSettings, environ, {"url": given.pop("nats_url", None)}, NATS_PREFIX)
     own = read_settings(MasterSettings, environ, given)
@@ -61,15 +63,19 @@ def read_master_settings(environ: Mapping[str, str], flags: Mapping[str, object]
 
 
 def check(settings: MasterSettings) -> None:
-    """What no single value can show; a `UserError` says what to do."""
+    """Checks rules that concern several values. Raises `UserError`."""
     store_place(settings)
-    if settings.fleet:
-        read_fleet(Path(settings.fleet))
+    fleet_of(settings)
     if not settings.api_token and not is_loopback(settings.api_host):
         raise UserError(
-            f"The API runs what it is told to, so it does not listen on {settings.api_host} without a token.",
+            f"The API runs code of its clients, so it does not listen on {settings.api_host} without a token.",
             "set TRADEWIND_API_TOKEN to a secret of your choice, or leave --api-host at 127.0.0.1",
         )
+
+
+def fleet_of(settings: MasterSettings) -> Fleet | None:
+    """Reads the fleet file; None without one. Raises `UserError`."""
+    return read_fleet(Path(settings.fleet)) if settings.fleet else None
 
 
 def store_place(settings: MasterSettings) -> StorePlace:
@@ -77,12 +83,13 @@ def store_place(settings: MasterSettings) -> StorePlace:
     port_from, port_to = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= port_from <= port_to <= 65_535:
         raise UserError(
-            f"{settings.store_ports!r} is not a range of ports.", "--store-ports 29400-29499, or a single 29400-29400"
+            f"{settings.store_ports!r} is not a range of ports.",
+            "--store-ports 29400-29499, or 29400-29400 for a single port",
         )
     return StorePlace(settings.store_host, settings.store_bind or settings.store_host, port_from, port_to)
 
 
 def advertised_url(settings: MasterSettings, port: int) -> str:
-    """Where others reach the API: if it listens everywhere, where they reach the stores."""
+    """URL of the API for others; the host is that of the stores if the API listens on all addresses."""
     host = settings.store_host if settings.api_host in EVERYWHERE else settings.api_host
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

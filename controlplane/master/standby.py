@@ -1,4 +1,4 @@
-"""What a master that does not lead answers: that it is well, and who is to be asked instead."""
+"""The API of a standby: its health, and the URL of the leader."""
 
 import socket
 from collections.abc import Callable
@@ -8,6 +8,7 @@ from aiohttp import web
 
 from controlplane.api.access import guard
 from controlplane.api.responses import json_answer
+from controlplane.jobs.errors import BUS_AWAY
 from messages.api import Health, Problem
 from messages.records import LeaseRecord
 
@@ -15,7 +16,7 @@ RETRY_AFTER_S = 1
 
 
 class StandbyServer:
-    """As an async context: serves on a socket that was opened before, which it closes."""
+    """Async context that serves on an open socket and closes it."""
 
     def __init__(
         self,
@@ -41,23 +42,25 @@ class StandbyServer:
 
     async def _health(self, _request: web.Request) -> web.Response:
         connected = self._connected()
-        why = self._sentence() if connected else "the bus is away"
+        why = describe_standby(self._leader(), connected=True) if connected else BUS_AWAY
         health = Health(ok=connected, why=why, jobs=0, clusters=0, dropped={}, role="standby")
         return json_answer(health, HTTPStatus.OK if connected else HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def _refuse(self, _request: web.Request) -> web.Response:
-        leader = self._leader() if self._connected() else None
+        connected = self._connected()
+        leader = self._leader() if connected else None
         url = leader.url if leader is not None else ""
-        hint = f"ask {url}" if url else "retry in a few seconds"
-        answer = json_answer(Problem(self._sentence(), hint, leader=url), HTTPStatus.SERVICE_UNAVAILABLE)
+        hint = f"send the request to {url}" if url else "retry in a few seconds"
+        problem = Problem(describe_standby(leader, connected=connected), hint, leader=url)
+        answer = json_answer(problem, HTTPStatus.SERVICE_UNAVAILABLE)
         answer.headers["Retry-After"] = str(RETRY_AFTER_S)
         return answer
 
-    def _sentence(self) -> str:
-        if not self._connected():
-            return "This master is a standby, and the bus is away."
-        leader = self._leader()
-        if leader is None:
-            return "This master is a standby, and no leader is known yet."
-        where = f" at {leader.url}" if leader.url else ""
-        return f"This master is a standby: {leader.holder.rpartition('/')[0]}{where} leads."
+
+def describe_standby(leader: LeaseRecord | None, *, connected: bool) -> str:
+    if not connected:
+        return f"This master is a standby, and {BUS_AWAY}."
+    if leader is None:
+        return "This master is a standby, and no leader is known yet."
+    where = f" at {leader.url}" if leader.url else ""
+    return f"This master is a standby; the leader is {leader.holder.rpartition('/')[0]}{where}."

@@ -1,7 +1,4 @@
-"""The parts that run while a master leads, wired once.
-
-Jobs outlive a term: the next leader adopts them.
-"""
+"""The parts that run while a master leads. Jobs outlive a term: the next leader takes them over."""
 
 import asyncio
 
@@ -11,7 +8,6 @@ from controlplane.capacity.interface import JobCapacity
 from controlplane.capacity.translation import placement_changed
 from controlplane.job import events
 from controlplane.jobs.budgets import Budgets
-from controlplane.jobs.cluster_counts import WantedBook
 from controlplane.jobs.context import TermContext
 from controlplane.jobs.guard import Guard
 from controlplane.jobs.ingest import Ingest
@@ -40,15 +36,14 @@ class Term:
         self.books = books
         self.capacity = capacity
         self._stores = StoreServers(place, self._on_store_lost, self._on_ranks)
-        self._wanted = WantedBook(context.bucket, context.may_act)
-        tools = ShellTools(self._stores, self._wanted, capacity)
-        self.registry = JobRegistry(context, patient, tools, books, capacity, keep_jobs)
+        tools = ShellTools(self._stores, capacity)
+        self.registry = JobRegistry(context, patient, tools, books, keep_jobs)
         self.ingest = Ingest(context, self.registry, books, capacity)
         self.budgets = Budgets(context, self.registry, books, capacity)
         self.service = JobService(context, self.registry, self.ingest, self.budgets, capacity, about)
 
     async def run(self, started: asyncio.Event) -> None:
-        """Until cancelled. Jobs continue: nothing here tells them to end."""
+        """Runs until cancelled. Jobs continue afterwards."""
         async with asyncio.TaskGroup() as tasks:
             try:
                 await self._begin(tasks)
@@ -60,7 +55,6 @@ class Term:
     async def _begin(self, tasks: asyncio.TaskGroup) -> None:
         tasks.create_task(self._stores.run(), name="stores")
         tasks.create_task(self.context.announcer.run(), name="announcer")
-        tasks.create_task(self._wanted.run(), name="wanted")
         await self.registry.begin(tasks)
         await self.ingest.listen()
         tasks.create_task(self.budgets.run(), name="budgets")
@@ -68,11 +62,11 @@ class Term:
         self.context.announce_fleet("master_started", f"master {self._name} leads", jobs=self.registry.live)
 
     async def drain(self, timeout_s: float) -> None:
-        self.context.announce_fleet("master_stopped", f"master {self._name} ends; jobs go on without it")
+        self.context.announce_fleet("master_stopped", f"master {self._name} ends; jobs continue without it")
         await self.context.announcer.drain(timeout_s)
 
     def place(self, job: JobName, place: Place) -> None:
-        """The job's allocator has decided where its workers are to be."""
+        """Passes a placement of the job's allocator to the job."""
         self.registry.post_to(job, placement_changed(place, self.context.now_s()))
 
     @property
@@ -82,10 +76,10 @@ class Term:
     def _on_store_lost(self, job: JobName) -> None:
         self.registry.post_to(job, events.StoreLost(self.context.now_s()))
 
-    def _on_ranks(self, job: JobName, told: Waiting | Met) -> None:
-        now_s, generation = self.context.now_s(), Generation(told.generation)
-        if isinstance(told, Met):
+    def _on_ranks(self, job: JobName, reported: Waiting | Met) -> None:
+        now_s, generation = self.context.now_s(), Generation(reported.generation)
+        if isinstance(reported, Met):
             self.registry.post_to(job, events.RanksMet(now_s, generation))
             return
-        waiting, missing = tuple(map(Rank, told.waiting)), tuple(map(Rank, told.missing))
+        waiting, missing = tuple(map(Rank, reported.waiting)), tuple(map(Rank, reported.missing))
         self.registry.post_to(job, events.RanksWaited(now_s, generation, waiting, missing))

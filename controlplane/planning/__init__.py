@@ -1,1 +1,1 @@
-"""Where a job should have its machines: a pure function of what is allowed, offered, seen, held and on its way."""
+"""The plan of a job's machines: a pure function of criteria, offers, observations and current capacity."""

@@ -1,7 +1,7 @@
-"""The least that a ring could cost, for every number of nodes worth a thought; nothing cheaper need be looked for.
+"""Lower bounds for the cost of a ring, for every useful number of nodes.
 
-More nodes that do not make the largest share of the batch smaller only cost more: of those with the same share only
-the fewest are thought of.
+More nodes that do not make the largest share of the batch smaller only cost more: of the numbers with the same share,
+only the smallest is useful.
 """
 
 import math
@@ -17,22 +17,22 @@ from controlplane.planning.step_times import Floats, Ints
 from controlplane.planning.tuning import Tuning
 
 ROUNDED_MICRO_USD = 1
-"""What sums in floating point differ by, and more: the bound must not be above what it bounds."""
+"""More than the rounding errors of float sums: a bound must not exceed the cost that it bounds."""
 
 
 class Bound(Struct, frozen=True):
-    """Of one ring, by number of nodes."""
+    """The bound of one ring, by number of nodes."""
 
     ring: Ring
     numbers: Ints
-    """Of the field's options that are in its zones."""
+    """Numbers of the field's options in the ring's zones."""
     least: Ints
-    """Of each of these options."""
+    """The fewest nodes of each of these options."""
     nodes: Ints
     on_demand: Ints
     step_s: Floats
     weighed_per_hour: Floats
-    """Micro-dollars with the price of risk, at least."""
+    """The least micro-dollars an hour, with the price of risk."""
 
 
 def bound_of(field: Field, ring: Ring, criteria: Criteria, tuning: Tuning) -> Bound | None:
@@ -42,7 +42,7 @@ def bound_of(field: Field, ring: Ring, criteria: Criteria, tuning: Tuning) -> Bo
     least = _least(field, ring, numbers)
     if np.any(least > field.most[numbers]):
         return None
-    nodes, on_demand = _worth_a_thought(field, numbers, least, ring, criteria)
+    nodes, on_demand = _useful_sizes(field, numbers, least, ring, criteria)
     if not len(nodes):
         return None
     slowest = min(ring.slowest_bit_per_s, field.cards_bit_per_s)
@@ -64,7 +64,7 @@ def bound_of(field: Field, ring: Ring, criteria: Criteria, tuning: Tuning) -> Bo
 
 
 def _least(field: Field, ring: Ring, numbers: Ints) -> Ints:
-    """Each zone of a fixed ring is used: where it has one option only, that is used."""
+    """The fewest nodes of each option. Each zone of a fixed ring is used, so a zone's only option has at least one."""
     least = field.least[numbers].copy()
     if not ring.is_open:
         alone = np.array([len(field.by_zone[zone]) == 1 for zone in ring.zones for _ in field.by_zone[zone]])
@@ -72,7 +72,7 @@ def _least(field: Field, ring: Ring, numbers: Ints) -> Ints:
     return least
 
 
-def _worth_a_thought(field: Field, numbers: Ints, least: Ints, ring: Ring, criteria: Criteria) -> tuple[Ints, Ints]:
+def _useful_sizes(field: Field, numbers: Ints, least: Ints, ring: Ring, criteria: Criteria) -> tuple[Ints, Ints]:
     spot, most = field.spot[numbers], field.most[numbers]
     fewest = max(criteria.min_workers, int(least.sum()), ring.least_regions if ring.is_open else len(ring.zones))
     room = min(field.room, sum(_rooms(field, numbers, by_region=True).values()))
@@ -94,7 +94,7 @@ def _worth_a_thought(field: Field, numbers: Ints, least: Ints, ring: Ring, crite
 
 
 def _egress(field: Field, ring: Ring, numbers: Ints, nodes: Ints) -> Floats:
-    """Micro-dollars for a GiB over each link."""
+    """The least micro-dollars for a GiB over each link."""
     if not ring.is_open:
         return np.full(len(nodes), ring.micro_usd_per_gib)
     zones = np.maximum(_fewest(field, numbers, nodes, by_region=False), ring.least_regions)
@@ -103,14 +103,14 @@ def _egress(field: Field, ring: Ring, numbers: Ints, nodes: Ints) -> Floats:
 
 
 def _fewest(field: Field, numbers: Ints, nodes: Ints, *, by_region: bool) -> Ints:
-    """Zones or regions that so many nodes need."""
+    """The fewest zones or regions that have room for so many nodes."""
     reached = np.cumsum(sorted(_rooms(field, numbers, by_region=by_region).values(), reverse=True))
     found: Ints = np.searchsorted(reached, nodes) + 1
     return found
 
 
 def _rooms(field: Field, numbers: Ints, *, by_region: bool) -> dict[str, float]:
-    """Nodes that each zone or region has at most."""
+    """The most nodes of each zone or region."""
     room: dict[str, float] = {}
     for number in numbers:
         zone = field.options[number].choice.zone
@@ -121,7 +121,7 @@ def _rooms(field: Field, numbers: Ints, *, by_region: bool) -> dict[str, float]:
 
 
 def _cheapest(field: Field, numbers: Ints, least: Ints, nodes: Ints, on_demand: Ints, weights: Floats) -> Floats:
-    """Without regard to quotas and zones; infinite where there are too few."""
+    """The least total weight, ignoring quotas and zones; infinite if there are too few nodes."""
     spot, room = field.spot[numbers], field.most[numbers] - least
     total: Floats = weights @ least.astype(np.float64)
     for kind, wanted in ((spot, nodes - on_demand), (~spot, on_demand)):

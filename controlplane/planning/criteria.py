@@ -1,4 +1,4 @@
-"""What the owner of a job allows and wants, in the units of the plan."""
+"""The criteria of a job's owner, in the units of the plan."""
 
 from msgspec import Struct, structs
 
@@ -14,10 +14,10 @@ class Criteria(Struct, frozen=True, kw_only=True):
     min_workers: int = 1
     max_workers: int = 1
     gpus_per_worker: int = 1
-    """A worker takes all GPUs of its node, one rank each: other machines are no use to it."""
+    """A worker uses all GPUs of its node, one rank each, so only machines with this number fit."""
     objective: Objective = Objective.COST
     min_steps_per_s: float = 0.0
-    """What the deadline asks for."""
+    """The speed that the deadline requires."""
     max_micro_usd_per_hour: MicroDollars | None = None
     max_micro_usd_total: MicroDollars | None = None
     on_demand: float = 0.0
@@ -25,9 +25,9 @@ class Criteria(Struct, frozen=True, kw_only=True):
     regions: tuple[str, ...] = ()
     zones: tuple[str, ...] = ()
     machine_types: tuple[str, ...] = ()
-    """Empty allows everything."""
+    """Like `accelerators`, `regions` and `zones`: empty allows all."""
     min_utilisation: float | None = None
-    """Nodes on which it computes less of what it computes and waits are given up; for the plan it means nothing."""
+    """Share of computing in the time of computing and waiting, below which a node is dismissed. The plan ignores it."""
 
     def allows_zone(self, zone: str, region: str) -> bool:
         return (not self.zones or zone in self.zones) and (
@@ -42,7 +42,7 @@ class Criteria(Struct, frozen=True, kw_only=True):
 
 
 def criteria_of(spec: JobSpec) -> Criteria:
-    """As the job's file says, with the whole of its deadline left."""
+    """The criteria in the job's file, with its whole deadline left."""
     capacity = spec.capacity or Capacity()
     return Criteria(
         min_workers=spec.workers.least,
@@ -69,7 +69,7 @@ def criteria_left(
     steps_left: int | None = None,
     seconds_left: float | None = None,
 ) -> Criteria:
-    """What a job's file asks for, within what its budget forbids and what is left of its deadline."""
+    """The criteria in the job's file, adjusted to its budget and the rest of its deadline."""
     total = criteria.max_micro_usd_total if micro_usd_total is None else micro_usd_total
     least = criteria.min_steps_per_s
     if criteria.objective is Objective.DEADLINE and steps_left is not None and seconds_left is not None:
@@ -89,5 +89,5 @@ def _micro(usd: float | None) -> MicroDollars | None:
 
 
 def _is_in(zone: str, region: str, wanted: str) -> bool:
-    """`us-` is all that begin so."""
+    """Report whether the zone is in the wanted region; `us-` means all zones that begin with it."""
     return region == wanted or (wanted.endswith("-") and zone.startswith(wanted))

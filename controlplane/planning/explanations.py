@@ -1,4 +1,4 @@
-"""Texts for people: why a plan is as it is."""
+"""Texts for people: the reasons of a plan."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from controlplane.catalog.money import MICRO_PER_USD, usd_text
 from controlplane.clouds.interface import QuotaKey
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Market, Nodes, Present
+from controlplane.planning.market import CurrentCapacity, Market, Nodes
 from controlplane.planning.scoring import Score, gain, limit_of
 from messages.criteria import Objective
 
@@ -20,14 +20,15 @@ _WANTS_UNMEASURED = {
     Objective.COST: "the lowest price for an hour of GPU, with risk and distance weighed",
     Objective.THROUGHPUT: "the most computing power by the makers' peak figures",
 }
-UNMEASURED = (
-    "until its steps have been measured it runs as fast as its limits allow; then it is planned for its deadline"
-)
+UNMEASURED = "it runs as fast as its limits allow until its steps are measured; then the plan follows its deadline"
+DEADLINE_OVER = "the deadline is over, so the job runs as fast as possible"
+COSTS_MONEY = "would cost money"
+NOT_ENOUGH = "not enough to move running nodes"
 IDLE_GPUS = "its machines have GPUs, but pod.gpu is false: the ranks train on the CPU; set pod.gpu: true to use them"
 
 VISIBLE = 0.0005
 VISIBLE_BESIDE_MONEY = 0.005
-"""Of speed, where dollars decide."""
+"""The smallest difference of speed that is shown when the objective is cost."""
 VISIBLE_USD = 0.005
 
 
@@ -60,22 +61,22 @@ def begins(score: Score, criteria: Criteria) -> str:
 
 def keeps(criteria: Criteria, *, is_assumed: bool) -> str:
     wants = _WANTS_UNMEASURED if is_assumed else _WANTS
-    return f"what runs has {wants[criteria.objective]} of all that may be had"
+    return f"the running nodes have {wants[criteria.objective]} of all available ones"
 
 
 def too_little(gained: float, threshold: float) -> str:
-    return f"what runs stays: another place would gain {gained:.1%}, and less than {threshold:.0%} moves nothing"
+    return f"the running nodes stay: a move would gain {gained:.1%}, and {threshold:.0%} is required"
 
 
 def does_not_pay(gained: float, life_s: float, pause_s: float) -> str:
     return (
-        f"what runs stays: {gained:.1%} over an expected life of {_duration(life_s)} is less than "
+        f"the running nodes stay: a gain of {gained:.1%} over an expected life of {_duration(life_s)} is less than "
         f"the pause of {_duration(pause_s)}"
     )
 
 
 def must(kind: str, score: Score, criteria: Criteria) -> str:
-    return f"what runs is not within the limits: {kind} to {figures(score)}{_late(score, criteria)}"
+    return f"the running nodes exceed the limits: {kind} to {figures(score)}{_late(score, criteria)}"
 
 
 def pays(kind: str, score: Score, gained: float, life_s: float, criteria: Criteria) -> str:
@@ -85,38 +86,38 @@ def pays(kind: str, score: Score, gained: float, life_s: float, criteria: Criter
     return f"{kind} to {figures(score)}: {worth} over an expected life of {_duration(life_s)}{_late(score, criteria)}"
 
 
-def waits(criteria: Criteria, market: Market, present: Present, limited_by: Sequence[QuotaKey]) -> str:
+def waits(criteria: Criteria, market: Market, current: CurrentCapacity, limited_by: Sequence[QuotaKey]) -> str:
     by_type: dict[str, int] = {}
     for choice in market.options:
-        by_type[choice.accelerator] = by_type.get(choice.accelerator, 0) + limit_of(market, present, choice)
+        by_type[choice.accelerator] = by_type.get(choice.accelerator, 0) + limit_of(market, current, choice)
     if not by_type:
-        return "nothing that the job allows is offered"
+        return "no offer meets the job's criteria"
     most = max(by_type.values())
     if most < criteria.min_workers:
-        return f"{criteria.min_workers} workers are needed and {most} of one type may be had now"
+        return f"{criteria.min_workers} workers are needed and {most} of one type are available now"
     workers = "1 worker" if criteria.min_workers == 1 else f"{criteria.min_workers} workers"
-    text = f"{workers} cannot be had within quotas, the share on demand and the money an hour"
+    text = f"quotas, the share on demand and the cap on money an hour do not allow {workers}"
     return f"{text}; {no_room(limited_by)}" if limited_by else text
 
 
 def no_room(limited_by: Sequence[QuotaKey]) -> str:
-    """Which quotas keep a job from more nodes."""
+    """Text that names the quotas that keep a job from more nodes."""
     have = "has" if len(limited_by) == 1 else "have"
     return f"{', '.join(map(describe_quota, limited_by))} {have} no room for another node"
 
 
 def loses(other: Score, chosen: Score, criteria: Criteria) -> str:
-    """By how much."""
+    """Why another placement was not chosen: its difference in money and speed."""
     behind = gain(chosen, other, criteria)
     if math.isinf(behind) and behind > 0:
-        return "would be late" if _late(other, criteria) else "would cost something"
+        return "would miss the deadline" if _late(other, criteria) else COSTS_MONEY
     money = other.estimate.micro_usd_per_1000_steps / max(chosen.estimate.micro_usd_per_1000_steps, 1) - 1
     speed = other.estimate.steps_per_s / chosen.estimate.steps_per_s - 1
     for_speed = criteria.objective is Objective.THROUGHPUT or bool(_late(other, criteria))
     compared = _more(money, "dearer", "cheaper", "as dear")
     compared += ", " + _more(speed, "faster", "slower", "as fast", VISIBLE if for_speed else VISIBLE_BESIDE_MONEY)
     if behind < 0:
-        return f"{compared}; not by enough to move what runs"
+        return f"{compared}; {NOT_ENOUGH}"
     compared = ", ".join([compared, *_risk(other, chosen)])
     if for_speed or abs(behind - money) < VISIBLE:
         return compared
@@ -124,7 +125,7 @@ def loses(other: Score, chosen: Score, criteria: Criteria) -> str:
 
 
 def differs(other: Nodes, other_score: Score, chosen: Nodes, chosen_score: Score) -> str:
-    """What is known of another placement while the time of a step is unknown: price, number, places, risk."""
+    """Why another placement was not chosen before steps are measured: its price, number of nodes, zones and risk."""
     price = other_score.machines_per_node / max(chosen_score.machines_per_node, 1) - 1
     parts = [f"{_more(price, 'dearer', 'cheaper', 'the same price')} for an hour of GPU"]
     if other_score.workers != chosen_score.workers:
@@ -152,8 +153,8 @@ def _late(score: Score, criteria: Criteria) -> str:
     ):
         return ""
     if math.isinf(criteria.min_steps_per_s):
-        return " (the deadline is over, so what is left is done as fast as may be)"
-    return f" (too slow, for {criteria.min_steps_per_s:.3g} steps/s are needed and nothing that may be had is faster)"
+        return f" ({DEADLINE_OVER})"
+    return f" (too slow: {criteria.min_steps_per_s:.3g} steps/s are needed, but no available placement is faster)"
 
 
 def _more(part: float, above: str, below: str, equal: str, visible: float = VISIBLE) -> str:

@@ -1,4 +1,4 @@
-"""From a ring and a number of nodes to nodes of each option: the program for the solver, and its answer."""
+"""The number of nodes of each option, for a ring and a number of nodes: builds the program and reads its solution."""
 
 from collections.abc import Sequence
 
@@ -13,15 +13,15 @@ from controlplane.planning.scoring import uncrowded
 from controlplane.planning.tuning import Tuning
 
 TOLERANCE_MICRO_USD = 2
-"""By so much at most the solver passes a cap."""
+"""The most by which the solver exceeds a cap."""
 
 
 def fill(
     field: Field, bound: Bound, place: int, criteria: Criteria, tuning: Tuning, spare_micro_usd: int = 0
 ) -> tuple[dict[MachineKind, int], bool] | None:
-    """The nodes, and whether none weigh less; None where a quota or the cap leaves none.
+    """The nodes, and whether they are proven to be the best; None if quotas or the cap allow none.
 
-    The cap is kept as far as the solver keeps it: with `TOLERANCE_MICRO_USD` to spare it is kept for sure.
+    The solver may exceed the cap slightly; with `spare_micro_usd=TOLERANCE_MICRO_USD` it does not.
     """
     workers, on_demand = int(bound.nodes[place]), int(bound.on_demand[place])
     hourly = float(field.paces.gib_over_a_link(bound.nodes[place]) * SECONDS_PER_HOUR / bound.step_s[place])
@@ -46,7 +46,7 @@ def fill(
 
 
 def _nodes(program: Program, field: Field, bound: Bound, workers: int, on_demand: int) -> dict[int, int]:
-    """Columns by option."""
+    """Add the columns of nodes, by number of the option, with the rows of their counts and quotas."""
     weights = field.price + field.risk + workers * field.risk_per_worker
     nodes = {
         int(number): program.column(weights[number] / MICRO_PER_USD, float(least), float(field.most[number]))
@@ -71,7 +71,7 @@ def _all_used(program: Program, field: Field, bound: Bound, nodes: dict[int, int
 
 
 def _used(program: Program, field: Field, bound: Bound, nodes: dict[int, int], hourly: float) -> dict[int, float]:
-    """Switches for zones and regions, and what each costs."""
+    """Add switches for used zones and regions, and return the cost of each."""
     ring = bound.ring
     zone_usd = ring.micro_usd_per_zone * hourly / MICRO_PER_USD
     regions = {

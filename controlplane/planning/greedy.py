@@ -1,6 +1,6 @@
-"""The answer to a loss, at once and on present facts: as many nodes as are missing, where they are near and cheap.
+"""The immediate answer to a loss: replaces the missing nodes by near and cheap ones, from current facts.
 
-No search and no solver: the plan corrects it after. What it asks for keeps every limit that the plan keeps.
+It needs no search and no solver; the next plan corrects it. It keeps every limit that the plan keeps.
 """
 
 import math
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.places import Distance, distance
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import NONE, Market, Nodes, Option, Present
+from controlplane.planning.market import NONE, CurrentCapacity, Market, Nodes, Option
 from controlplane.planning.quotas import allowed, room_for, take, taken
 from controlplane.planning.scoring import is_affordable, limit_of, risk_of, score
 from controlplane.planning.tuning import Tuning
@@ -22,19 +22,19 @@ def greedy(
     criteria: Criteria,
     profile: Profile,
     market: Market,
-    present: Present,
+    current: CurrentCapacity,
     wanted: int,
     tuning: Tuning | None = None,
     last: Mapping[MachineKind, float] = NONE,
     lost: str = "",
 ) -> Nodes:
-    """What to aim at: all that is held and on its way, and more of the same accelerator up to `wanted`.
+    """The targets: all nodes that are held or coming, and more of the same accelerator up to `wanted`.
 
-    `last`: what is taken only where all else has no room, and of it the lowest number first. `lost`: the accelerator
-    that there was, where nothing is left.
+    `last`: choices to use only when all others are full, the lowest number first. `lost`: the accelerator of the lost
+    nodes, if no node is left.
     """
     tuning = tuning or Tuning()
-    nodes = present.committed()
+    nodes = current.committed()
     room = min(wanted, criteria.max_workers) - sum(nodes.values())
     accelerators = {choice.accelerator for choice in nodes} or ({lost} if lost else set())
     if room <= 0 or len(accelerators) != 1:
@@ -44,12 +44,12 @@ def greedy(
     room_by_kind = {False: min(room, missing_on_demand)}
     room_by_kind[True] = room - room_by_kind[False]
     quotas = market.quotas
-    limits, used = allowed(quotas, present.held), taken(quotas, nodes)
-    for option in _by_liking(market, present, accelerators.pop(), last, tuning):
+    limits, used = allowed(quotas, current.held), taken(quotas, nodes)
+    for option in _by_preference(market, current, accelerators.pop(), last, tuning):
         choice = option.choice
         more = min(
             room_by_kind[choice.spot],
-            limit_of(market, present, choice) - nodes.get(choice, 0),
+            limit_of(market, current, choice) - nodes.get(choice, 0),
             room_for(quotas, choice, limits, used),
         )
         added = _affordable(criteria, profile, market, nodes, choice, max(0, int(more)), tuning)
@@ -60,18 +60,18 @@ def greedy(
     return nodes
 
 
-def _by_liking(
-    market: Market, present: Present, accelerator: str, last: Mapping[MachineKind, float], tuning: Tuning
+def _by_preference(
+    market: Market, current: CurrentCapacity, accelerator: str, last: Mapping[MachineKind, float], tuning: Tuning
 ) -> list[Option]:
-    """Near what is there first, since a new zone costs egress; then cheap, risk included.
+    """Options near the current nodes first, since a new zone costs egress; then cheap ones, with risk.
 
-    Where nothing is there: near the cheapest that has room.
+    Without nodes: options near the cheapest one that has room.
     """
-    nodes = present.committed()
+    nodes = current.committed()
     zones = {choice.zone for choice in nodes}
     workers = sum(nodes.values())
 
-    def liking(option: Option) -> tuple[float, int, float, MachineKind]:
+    def preference(option: Option) -> tuple[float, int, float, MachineKind]:
         doubt = last.get(option.choice, -math.inf)
         near = min((_NEARNESS[distance(option.choice.zone, zone)] for zone in zones), default=0)
         return doubt, near, option.micro_usd_per_hour + risk_of(option, workers, tuning), option.choice
@@ -79,11 +79,11 @@ def _by_liking(
     options = [
         option
         for choice, option in market.options.items()
-        if choice.accelerator == accelerator and limit_of(market, present, choice) > 0
+        if choice.accelerator == accelerator and limit_of(market, current, choice) > 0
     ]
     if not zones and options:
-        zones = {min(options, key=liking).choice.zone}
-    return sorted(options, key=liking)
+        zones = {min(options, key=preference).choice.zone}
+    return sorted(options, key=preference)
 
 
 def _affordable(
@@ -95,7 +95,7 @@ def _affordable(
     most: int,
     tuning: Tuning,
 ) -> int:
-    """How many of these the cap on money an hour allows, egress included."""
+    """How many of these nodes the cap on money an hour allows, with egress."""
     if criteria.max_micro_usd_per_hour is None or most == 0:
         return most
     fits, too_many = 0, most + 1

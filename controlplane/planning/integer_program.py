@@ -1,7 +1,7 @@
-"""Which nodes, for a given ring and a given number: a mixed-integer program, solved by HiGHS.
+"""A mixed-integer program, solved by HiGHS: the nodes for a given ring and number of nodes.
 
-With both given the time of a step is known, so that everything that counts is a sum over nodes, and over zones and
-regions that are used. The only module that talks to HiGHS. The same program has always the same answer.
+Ring and number determine the time of a step, so that all costs are sums over nodes, used zones and used regions. Only
+this module calls HiGHS. The same program always has the same solution.
 """
 
 import highspy
@@ -12,11 +12,11 @@ from controlplane.planning.step_times import Floats
 
 INFINITY = float("inf")
 NODES_AT_MOST = 2000
-"""Of the solver's tree, for a program with binaries; then the best so far is taken."""
+"""Nodes of the solver's search tree; after that the best solution so far is used."""
 
 
 class Program(Struct):
-    """Columns and rows as they are added."""
+    """A program under construction: columns and rows."""
 
     costs: list[float]
     lower: list[float]
@@ -42,7 +42,7 @@ def new_program() -> Program:
 
 
 def solve(program: Program) -> tuple[Floats, bool] | None:
-    """The values, and whether nothing is better; None where nothing fits."""
+    """The values of the columns, and whether they are proven to be optimal; None without a solution."""
     solver = highspy.Highs()
     for option, value in (("output_flag", False), ("threads", 1), ("random_seed", 0)):
         solver.setOptionValue(option, value)

@@ -1,4 +1,4 @@
-"""What may be had: the options that a job's criteria leave over, with what was seen of each, links and quotas."""
+"""The market of a job: the options that its criteria allow, with observations of each, links and quotas."""
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
@@ -16,17 +16,17 @@ from controlplane.planning.criteria import Criteria
 from controlplane.throughput.placement import Group
 
 UNKNOWN_LIMIT = 1000
-"""Of a zone whose capacity nobody knows."""
+"""Nodes of a zone whose capacity is not known."""
 
 
 class Option(Struct, frozen=True, kw_only=True):
     choice: MachineKind
     gpus: int
     micro_usd_per_hour: MicroDollars
-    """Of one node."""
+    """The price of one node."""
     network_bit_per_s: float
     limit: int = UNKNOWN_LIMIT
-    """Nodes that the zone has at most, as far as is known."""
+    """The most nodes that the zone has, as far as is known."""
     lifetime_s: float = 4 * 3600.0
     boot_s: float = 150.0
     availability: float = 1.0
@@ -48,14 +48,14 @@ NONE: Nodes = MappingProxyType({})
 
 
 class Quotas(Struct, frozen=True):
-    """What one job may take of each quota. Offers that need the same one share it."""
+    """What one job may use of each quota. Offers that need the same quota share it."""
 
     left: Mapping[QuotaKey, int] = MappingProxyType({})
-    """With what the job has already; a quota that is not here limits nothing."""
+    """Includes what the job already uses; a quota that is not listed limits nothing."""
     needs: Mapping[MachineKind, Needs] = MappingProxyType({})
-    """Of one node."""
+    """What one node needs."""
     page: str = ""
-    """Where a person asks for more."""
+    """The web page where a person requests more."""
 
 
 UNLIMITED = Quotas()
@@ -63,31 +63,31 @@ UNLIMITED = Quotas()
 
 class Market(Struct, frozen=True):
     options: Mapping[MachineKind, Option]
-    """In the order of their choices, so that equal markets are planned equally."""
+    """Sorted by choice, so that equal markets give equal plans."""
     links: Links
     quotas: Quotas = UNLIMITED
 
 
-class Present(Struct, frozen=True):
-    """The world as it is now. What was planned before is no part of it."""
+class CurrentCapacity(Struct, frozen=True):
+    """The nodes that the job has now, independent of earlier plans."""
 
     held: Nodes = NONE
-    """Nodes that are there and will stay."""
+    """Nodes that exist and will stay."""
     in_flight: Nodes = NONE
-    """Asked for and not there yet: they may still come, whatever is decided now."""
+    """Requested nodes that do not exist yet: they may still come, whatever is decided now."""
     stocked_out: frozenset[MachineKind] = frozenset()
-    """Where nothing more is to be had for now."""
+    """Choices that have no more machines for now."""
 
     def committed(self) -> dict[MachineKind, int]:
         both = {choice: self.held.get(choice, 0) + self.in_flight.get(choice, 0) for choice in self.choices()}
         return {choice: count for choice, count in sorted(both.items()) if count}
 
-    def kept(self) -> dict[MachineKind, int]:
-        """Without what was asked for in vain."""
+    def expected(self) -> dict[MachineKind, int]:
+        """Nodes that will probably exist: without requested ones of choices that are stocked out."""
         return {
-            choice: kept
+            choice: nodes
             for choice, count in self.committed().items()
-            if (kept := self.held.get(choice, 0) if choice in self.stocked_out else count)
+            if (nodes := self.held.get(choice, 0) if choice in self.stocked_out else count)
         }
 
     def choices(self) -> set[MachineKind]:
@@ -95,7 +95,7 @@ class Present(Struct, frozen=True):
 
 
 Seen = Callable[[str, str], memory.Estimate]
-"""By zone and accelerator."""
+"""Returns the estimate of a zone and an accelerator."""
 
 
 def market_of(
@@ -107,7 +107,7 @@ def market_of(
     limits: Mapping[MachineKind, int] | None = None,
     quotas: Quotas = UNLIMITED,
 ) -> Market:
-    """`limits`, if given, are all that may be had: what is not there is not offered."""
+    """The market of these criteria. `limits`, if given, has the most nodes of each choice; others are left out."""
     found = {
         option.choice: option
         for offer in offers

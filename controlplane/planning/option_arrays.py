@@ -1,4 +1,4 @@
-"""The options of one accelerator as arrays, with how many nodes of each there must be and may be."""
+"""The options of one accelerator as arrays, with the least and the most nodes of each."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,17 +18,17 @@ from controlplane.throughput.profile import Profile
 
 
 class Range(Struct, frozen=True):
-    """Of nodes, by choice."""
+    """The least and the most nodes, by choice."""
 
     least: Mapping[MachineKind, int]
     most: Mapping[MachineKind, int]
 
 
 class Shared(Struct, frozen=True):
-    """A quota that some of the options draw on."""
+    """A quota that some of the options use."""
 
     needs: Mapping[int, int]
-    """Of one node, by option."""
+    """What one node needs, by number of the option."""
     limit: float
 
 
@@ -36,7 +36,7 @@ class Field(Struct, frozen=True):
     accelerator: str
     options: tuple[Option, ...]
     price: Floats
-    """Micro-dollars an hour, as are the next two."""
+    """Micro-dollars an hour, like `risk` and `risk_per_worker`."""
     risk: Floats
     risk_per_worker: Floats
     least: Ints
@@ -44,14 +44,14 @@ class Field(Struct, frozen=True):
     spot: Bools
     paces: Paces
     crowd_price: Mapping[str, float]
-    """By zone; empty where there is nowhere to spread to."""
+    """By zone; empty if there is only one zone."""
     quotas: tuple[Shared, ...]
     room: float
-    """Nodes that quotas allow at most, all options together."""
+    """The most nodes that quotas allow, all options together."""
     room_by_region: Mapping[str, float]
     cards_bit_per_s: float
     by_zone: Mapping[str, tuple[int, ...]]
-    """The options of each zone."""
+    """Numbers of the options of each zone."""
 
     @property
     def zones(self) -> list[str]:
@@ -127,6 +127,6 @@ def _quotas(options: tuple[Option, ...], quotas: Quotas, limits: Amounts) -> tup
 
 
 def _room(quotas: Iterable[Shared], numbers: Sequence[int]) -> float:
-    """By the quotas that all of these options draw on."""
+    """The most nodes that the quotas used by all of these options allow."""
     shared = (quota for quota in quotas if quota.needs.keys() >= set(numbers))
     return min((quota.limit // min(quota.needs[number] for number in numbers) for quota in shared), default=math.inf)

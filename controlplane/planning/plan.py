@@ -1,9 +1,9 @@
-"""The plan: from the present world, never from an earlier plan.
+"""The plan: computed from the current nodes, never from an earlier plan.
 
-Four ranges are looked at, from what changes least to what changes most: as it is, more of it, less of it, anything.
-A later one is taken only if it pays. More nodes pay if what they gain over their expected life is more than the pause
-of their joining; whatever gives up something that runs has to gain a threshold besides. So prices that go up and down
-move nothing, and where nothing is held the best is simply taken.
+The plan compares four ranges, from the smallest change to the largest: keep, grow, shrink, move. A larger change is
+chosen only if it pays. More nodes pay if their gain over their expected life exceeds the pause of their joining. A
+change that gives up running nodes must also gain more than a threshold, so that fluctuating prices move nothing.
+Without nodes, the best placement is chosen.
 """
 
 import math
@@ -18,7 +18,7 @@ from controlplane.clouds.interface import QuotaKey
 from controlplane.planning import explanations
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.first_step import first_step
-from controlplane.planning.market import Market, Nodes, Present
+from controlplane.planning.market import CurrentCapacity, Market, Nodes
 from controlplane.planning.option_arrays import Range
 from controlplane.planning.profiles import until_measured
 from controlplane.planning.quotas import limiting, too_small_for
@@ -36,7 +36,7 @@ class Change(StrEnum):
     SHRINK = "shrink"
     MOVE = "move"
     WAIT = "wait"
-    """What is needed cannot be had: what there is stays, as far as the caps allow, and nothing is asked for."""
+    """The needed nodes are not available: current nodes stay as far as the caps allow, and none are requested."""
 
 
 class Alternative(Struct, frozen=True):
@@ -47,35 +47,40 @@ class Alternative(Struct, frozen=True):
 
 class Plan(Struct, frozen=True, kw_only=True):
     placement: Nodes
-    """Where the job should be."""
+    """The final placement: how many nodes of each kind."""
     ask: Nodes
-    """What to aim at now: nothing that is held or on its way is counted as gone before it is."""
+    """Targets for now: how many nodes of each kind the job should have in total, not in addition. It fits beside all
+    present and requested nodes, so it may differ from `placement` until some of them are gone."""
     change: Change
     score: Score | None
     why: str
     alternatives: tuple[Alternative, ...] = ()
     proven: bool = True
-    """No other placement is better by what is known."""
+    """The search proved that no other placement is better."""
     limited_by: tuple[QuotaKey, ...] = ()
-    """Quotas that leave no room for another node, where the job may have more."""
+    """Quotas that leave no room for another node, if the job may have more."""
 
 
 def plan(
-    criteria: Criteria, profile: Profile, market: Market, present: Present | None = None, tuning: Tuning | None = None
+    criteria: Criteria,
+    profile: Profile,
+    market: Market,
+    current: CurrentCapacity | None = None,
+    tuning: Tuning | None = None,
 ) -> Plan:
     wanted, criteria = criteria, until_measured(criteria, profile)
-    made = _planned(criteria, profile, market, present or Present(), tuning or Tuning())
+    made = _planned(criteria, profile, market, current or CurrentCapacity(), tuning or Tuning())
     return made if criteria == wanted else structs.replace(made, why=f"{made.why}; {explanations.UNMEASURED}")
 
 
-def _planned(criteria: Criteria, profile: Profile, market: Market, present: Present, tuning: Tuning) -> Plan:
-    search = Search(criteria, profile, market, present, tuning)
+def _planned(criteria: Criteria, profile: Profile, market: Market, current: CurrentCapacity, tuning: Tuning) -> Plan:
+    search = Search(criteria, profile, market, current, tuning)
     anything = search.best(anywhere(search), alternatives=tuning.alternatives)
     chosen, change, why = choose(search, anything.best)
     if chosen is None:
         left = _within_the_caps(search)
-        limited_by = too_small_for(criteria.min_workers, market, present)
-        why = explanations.waits(criteria, market, present, limited_by)
+        limited_by = too_small_for(criteria.min_workers, market, current)
+        why = explanations.waits(criteria, market, current, limited_by)
         return Plan(placement=left, ask=left, change=Change.WAIT, score=None, why=why, limited_by=limited_by)
     egress = max(chosen.score.estimate.egress_micro_usd_per_hour, _egress_beside(search, chosen.nodes))
     others = [each for each in (anything.best, *anything.others) if each is not None and each.nodes != chosen.nodes]
@@ -83,13 +88,13 @@ def _planned(criteria: Criteria, profile: Profile, market: Market, present: Pres
         others.sort(key=lambda each: each.score.machines_per_node)
     return Plan(
         placement=chosen.nodes,
-        ask=first_step(criteria, market, present, chosen.nodes, egress, may_stay=_as_it_is(search) is not None),
+        ask=first_step(criteria, market, current, chosen.nodes, egress, may_stay=_as_it_is(search) is not None),
         change=change,
         score=chosen.score,
         why=why,
         alternatives=tuple(Alternative(each.nodes, each.score, _why_not(each, chosen, criteria)) for each in others),
         proven=anything.proven,
-        limited_by=limiting(market, present, chosen.nodes) if chosen.score.workers < criteria.max_workers else (),
+        limited_by=limiting(market, current, chosen.nodes) if chosen.score.workers < criteria.max_workers else (),
     )
 
 
@@ -103,13 +108,13 @@ _NONE: Mapping[MachineKind, int] = MappingProxyType({})
 
 
 def anywhere(search: Search) -> Range:
-    return Range(_NONE, _limits(search.market, search.present))
+    return Range(_NONE, _limits(search.market, search.current))
 
 
 def choose(search: Search, anything: Candidate | None) -> tuple[Candidate | None, Change, str]:
-    """Of the best in each range, `anything` being that of all, the one to which a change pays."""
-    criteria, present = search.criteria, search.present
-    if not present.choices():
+    """Choose among the best of each range the one whose change pays; `anything` is the best of all placements."""
+    criteria, current = search.criteria, search.current
+    if not current.choices():
         why = explanations.begins(anything.score, criteria) if anything is not None else ""
         return anything, Change.BEGIN, why
     chosen, change, why = (
@@ -129,7 +134,7 @@ def choose(search: Search, anything: Candidate | None) -> tuple[Candidate | None
 
 
 def _changes(search: Search, anything: Candidate | None) -> list[tuple[Change, Candidate | None]]:
-    kept, limits = search.present.kept(), _limits(search.market, search.present)
+    kept, limits = search.current.expected(), _limits(search.market, search.current)
     if any(choice not in search.market.options for choice in kept):
         grown = None
     else:
@@ -140,15 +145,15 @@ def _changes(search: Search, anything: Candidate | None) -> list[tuple[Change, C
 
 
 def _as_it_is(search: Search) -> Candidate | None:
-    kept = search.present.kept()
-    if breach(search.criteria, search.market, search.present, kept):
+    kept = search.current.expected()
+    if breach(search.criteria, search.market, search.current, kept):
         return None
     return search.scored(kept)
 
 
 def _egress_beside(search: Search, nodes: Nodes) -> int:
-    """While what is there and what takes its place run together."""
-    there = search.present.committed()
+    """Egress while the current nodes and their replacements run together."""
+    there = search.current.committed()
     both = {choice: max(nodes.get(choice, 0), there.get(choice, 0)) for choice in sorted({*nodes, *there})}
     if any(choice not in search.market.options for choice in both) or len(_accelerators(both)) > 1:
         return 0
@@ -173,7 +178,7 @@ def _pays(search: Search, kind: Change, new: Candidate, old: Candidate | None) -
 
 
 def _life_s(search: Search, new: Candidate, old: Candidate) -> float:
-    """Of the shortest-lived that would come."""
+    """The shortest expected life of the nodes that would come."""
     options = search.market.options
     coming = [options[choice] for choice, count in new.nodes.items() if count > old.nodes.get(choice, 0)]
     lives = (option.lifetime_s for option in coming if option.choice.spot)
@@ -181,7 +186,7 @@ def _life_s(search: Search, new: Candidate, old: Candidate) -> float:
 
 
 def _pause_s(search: Search, new: Candidate, old: Candidate) -> float:
-    """Another accelerator means that nothing trains until it is there."""
+    """The pause of a change; with another accelerator, training also stops until its nodes boot."""
     pause_s = search.tuning.pause_s
     if _accelerators(new.nodes) == _accelerators(old.nodes):
         return pause_s
@@ -189,12 +194,12 @@ def _pause_s(search: Search, new: Candidate, old: Candidate) -> float:
 
 
 def _within_the_caps(search: Search) -> dict[MachineKind, int]:
-    """Of what there is, when nothing that trains may be had: no more than may be paid for, the cheapest first.
+    """The current nodes that stay while no placement can train: as many as the cap pays for, the cheapest first.
 
-    Where enough would be left to train, and to pass the cap by what it sends, one fewer than that is left.
+    If enough nodes to train would exceed the cap by their egress, one fewer than needed to train stays.
     """
     criteria, options = search.criteria, search.market.options
-    kept = {choice: count for choice, count in search.present.kept().items() if choice in options}
+    kept = {choice: count for choice, count in search.current.expected().items() if choice in options}
     found = score(search.profile, search.market, kept, search.tuning)
     most, money = criteria.max_workers, math.inf
     if criteria.max_micro_usd_per_hour is not None:
@@ -215,5 +220,5 @@ def _accelerators(nodes: Nodes) -> set[str]:
     return {choice.accelerator for choice in nodes}
 
 
-def _limits(market: Market, present: Present) -> dict[MachineKind, int]:
-    return {choice: limit_of(market, present, choice) for choice in market.options}
+def _limits(market: Market, current: CurrentCapacity) -> dict[MachineKind, int]:
+    return {choice: limit_of(market, current, choice) for choice in market.options}

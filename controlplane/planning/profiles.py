@@ -1,4 +1,4 @@
-"""What a job's steps need: what its file says, or, where it says nothing, an assumption that is called one."""
+"""The profile of a job's steps: from its file, or an assumed one, which is marked as assumed."""
 
 from msgspec import structs
 
@@ -9,12 +9,12 @@ from messages.criteria import Objective, StepProfile
 from messages.jobs import JobSpec
 
 PEAK_TFLOPS = {"T4": 65.0, "L4": 121.0, "V100": 125.0, "A100-40": 312.0, "A100-80": 312.0, "H100": 989.0}
-"""In half precision without sparsity, as their maker says: only how they compare counts here."""
+"""The maker's peak in half precision without sparsity; only the ratios are used."""
 ASSUMED_GRADIENT_BYTES = 1_400_000_000
-"""Of 350 million parameters in single precision."""
+"""Bytes of 350 million parameters in single precision."""
 ASSUMED_SAMPLES_PER_RANK = 8
 ASSUMED_SECONDS_PER_SAMPLE = 0.5
-"""On an L4."""
+"""Seconds on an L4."""
 
 
 def profile_of(spec: JobSpec) -> Profile:
@@ -27,22 +27,22 @@ def profile_of(spec: JobSpec) -> Profile:
     return _assumed(given or most * ASSUMED_SAMPLES_PER_RANK, spec.replica, by_price=objective is Objective.COST)
 
 
-def _given(told: StepProfile, global_batch: int, replica: int) -> Profile:
+def _given(reported: StepProfile, global_batch: int, replica: int) -> Profile:
     return Profile(
         compute={
             accelerator.name: Compute(time.seconds_per_sample, time.seconds_per_step)
-            for name, time in told.compute.items()
+            for name, time in reported.compute.items()
             for accelerator in matching(name)
         },
-        gradient_bytes=told.gradient_bytes,
+        gradient_bytes=reported.gradient_bytes,
         global_batch=max(1, global_batch),
         replica_gpus=replica,
-        overlap=told.overlap,
+        overlap=reported.overlap,
     )
 
 
 def _assumed(global_batch: int, replica: int, *, by_price: bool) -> Profile:
-    """Where price decides, every accelerator is taken to be as fast: the one with the cheapest hour of GPU is best."""
+    """An assumed profile; `by_price`: all accelerators are equally fast, so that the cheapest hour of GPU is best."""
     return Profile(
         compute={
             name: Compute(ASSUMED_SECONDS_PER_SAMPLE * (1.0 if by_price else PEAK_TFLOPS["L4"] / peak))
@@ -56,7 +56,7 @@ def _assumed(global_batch: int, replica: int, *, by_price: bool) -> Profile:
 
 
 def until_measured(criteria: Criteria, profile: Profile) -> Criteria:
-    """What steps of an assumed length would do in time is no deadline kept: until theirs is known, the fastest."""
+    """The criteria without a deadline while the profile is assumed: until steps are measured, the fastest is best."""
     if not profile.is_assumed or criteria.objective is not Objective.DEADLINE:
         return criteria
     return structs.replace(criteria, objective=Objective.THROUGHPUT, min_steps_per_s=0.0)

@@ -1,6 +1,6 @@
-"""Criteria that nothing on offer can meet: all that is wrong, its number, and the nearest that would work.
+"""Criteria that no offer can meet: all problems, with the given value and the nearest one that would work.
 
-What depends on a number that is wrong is looked at with the nearest that would work in its place.
+A check that depends on a wrong value uses the nearest one that would work instead.
 """
 
 import difflib
@@ -15,7 +15,7 @@ from controlplane.catalog.money import MICRO_PER_USD, usd_text
 from controlplane.catalog.offers import Offer
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.explanations import no_room, places
-from controlplane.planning.market import Market, Present
+from controlplane.planning.market import CurrentCapacity, Market
 from controlplane.planning.plan import Plan, plan
 from controlplane.planning.quotas import limiting, too_small_for
 from controlplane.planning.scoring import limit_of
@@ -27,16 +27,16 @@ from messages.jobs import JobSpec
 Problem = tuple[str, str]
 
 USEFUL_S = 600
-"""A budget that is spent in less does not train anything."""
+"""Seconds that a budget must last: a shorter run trains nothing."""
 SHOWN = 4
-"""Names that would work."""
+"""The most names that a message suggests."""
 _QUIET = Tuning(alternatives=0)
 
 
 def refusals(
     spec: JobSpec, criteria: Criteria, offers: Sequence[Offer], market: Market, profile: Profile
 ) -> list[Problem]:
-    """But for numbers and prices of machines that nobody offers, or of which nothing is known."""
+    """All problems of a job's criteria; numbers and prices are checked only for offered and known machines."""
     capacity = spec.capacity or Capacity()
     unknown = list(_unknown(spec, capacity))
     if not market.options:
@@ -48,7 +48,7 @@ def refusals(
 
 
 def unplannable(capacity: Capacity) -> list[Problem]:
-    """Where nothing can be planned: what only a plan keeps."""
+    """Criteria that only a plan can enforce, for a fleet without known prices."""
     given: dict[str, object] = {
         "deadline": capacity.deadline,
         "max_usd_per_hour": capacity.max_usd_per_hour,
@@ -63,49 +63,49 @@ def unplannable(capacity: Capacity) -> list[Problem]:
 
 
 def unfit(spec: JobSpec, gpus: Collection[int]) -> list[Problem]:
-    """Where nothing is planned and machines have so many GPUs: ranks that fit on none of them, if each needs one.
+    """Ranks that fit on no machine of an unplanned job, if each rank needs a GPU; `gpus` are those of the machines.
 
-    Unlike a planned worker, one that is not planned may leave some of its machine's GPUs idle.
+    Unlike a planned worker, an unplanned one may leave some of its machine's GPUs idle.
     """
     ranks = spec.workers.ranks
     if not spec.pod.gpu or not any(gpus) or ranks <= max(gpus):
         return []
     would = " or ".join(str(each) for each in sorted({*gpus} - {0}))
-    return [("workers.ranks", _leaves_none(str(ranks), would))]
+    return [("workers.ranks", leaves_none(str(ranks), would))]
 
 
 def _unknown(spec: JobSpec, capacity: Capacity) -> Iterator[Problem]:
     known = ", ".join(each.name for each in ACCELERATORS)
     for place, name in enumerate(capacity.accelerators):
         if not matching(name):
-            yield f"capacity.accelerators[{place}]", f"is {name}, which the catalog does not know; it knows {known}"
+            yield f"capacity.accelerators[{place}]", f"is {name}, which is not in the catalog; use {known}"
     for name in spec.profile.compute if spec.profile is not None else ():
         if not matching(name):
-            yield f"profile.compute.{name}", f"is no accelerator that the catalog knows; it knows {known}"
+            yield f"profile.compute.{name}", f"is not an accelerator of the catalog; use {known}"
 
 
 def _not_offered(criteria: Criteria, offers: Sequence[Offer]) -> Iterator[Problem]:
-    """Criteria that leave nothing by themselves; and of the others, in order, the one after which nothing is left."""
+    """Criteria that exclude all offers by themselves; of the others, in order, the first that leaves no offer."""
     alone = {path for path, _, _, allows in _filters(criteria) if not any(map(allows, offers))}
     left = list(offers)
     for path, given, attribute, allows in _filters(criteria):
         remaining = [each for each in left if allows(each)]
         if not remaining:
-            yield path, _leaves_none(given, _nearest(given, left, attribute))
+            yield path, leaves_none(given, _nearest(given, left, attribute))
             if path not in alone:
                 return
         left = remaining or left
     if not alone:
         kind = "spot" if criteria.on_demand < 1 else "on-demand"
-        yield "capacity.on_demand", f"is {criteria.on_demand:g}, but what is allowed is not offered as {kind} machines"
+        yield "capacity.on_demand", f"is {criteria.on_demand:g}, but the allowed machines are not offered as {kind}"
 
 
-def _leaves_none(given: str, nearest: str) -> str:
+def leaves_none(given: str, nearest: str) -> str:
     return f"is {given}, which leaves no offer; {nearest} would"
 
 
 def _filters(criteria: Criteria) -> Iterator[tuple[str, str, str, Callable[[Offer], bool]]]:
-    """Where each is in the file, what it says, which attribute of an offer it is about, and what passes."""
+    """Each filter: its place in the file, its value, the attribute of an offer that it checks, and the check."""
     names, ranks = ", ".join(sorted(criteria.accelerators)), str(criteria.gpus_per_worker)
     zones, regions, types = (", ".join(each) for each in (criteria.zones, criteria.regions, criteria.machine_types))
     anywhere = structs.replace(criteria, zones=())
@@ -122,7 +122,7 @@ def _filters(criteria: Criteria) -> Iterator[tuple[str, str, str, Callable[[Offe
 
 
 def _nearest(given: str, offers: Sequence[Offer], attribute: str) -> str:
-    """Of what is offered, as it is written."""
+    """The offered values that are most similar to the given one."""
     values = [str(value) for value in sorted({getattr(each, attribute) for each in offers})]
     near = difflib.get_close_matches(given, values, n=SHOWN, cutoff=0.0) if len(values) > SHOWN else values
     return " or ".join(near)
@@ -132,41 +132,41 @@ def _unprofiled(market: Market, profile: Profile) -> Iterator[Problem]:
     offered = sorted({choice.accelerator for choice in market.options})
     if not set(offered) & profile.compute.keys():
         known = ", ".join(sorted(profile.compute)) or "none"
-        yield "profile.compute", f"has {known}, but what is allowed and offered has {', '.join(offered)}"
+        yield "profile.compute", f"has {known}, but the allowed and offered machines have {', '.join(offered)}"
 
 
 def _too_much(criteria: Criteria, market: Market, profile: Profile) -> Iterator[Problem]:
-    """Of workers; and of money for them, or for as many as may be had."""
+    """Problems of too many workers, and of too little money for them or for as many as are available."""
     name, most = _most_of_one_type(market)
-    wrong = "which quotas, the share on demand or the global batch do not allow"
+    wrong = "but quotas, the share on demand or the global batch do not allow them"
     possible = criteria
     if most < criteria.min_workers:
-        wrong = f"but at most {most} machines of one type ({name}) may be had"
+        wrong = f"but at most {most} machines of one type ({name}) are available"
         possible = structs.replace(criteria, min_workers=most)
     cheapest = _cheapest(possible, market, profile)
     if cheapest is None:
         possible = structs.replace(criteria, min_workers=_nearest_size(possible, market, profile))
         cheapest = _cheapest(possible, market, profile)
         if cheapest is not None:
-            full = limiting(market, Present(), cheapest.placement)
+            full = limiting(market, CurrentCapacity(), cheapest.placement)
         else:
-            full = too_small_for(criteria.min_workers, market, Present())
+            full = too_small_for(criteria.min_workers, market, CurrentCapacity())
         page = f" (ask for more at {market.quotas.page})" if market.quotas.page else ""
         wrong = f"but {no_room(full)}{page}" if full else wrong
     if possible.min_workers < criteria.min_workers:
-        yield "workers.min", f"is {criteria.min_workers}, {wrong}; {possible.min_workers or 'none'} would do"
+        yield "workers.min", f"is {criteria.min_workers}, {wrong}; {possible.min_workers or 'none'} would work"
     if cheapest is not None and cheapest.score is not None:
-        yield from _too_dear(possible, cheapest, cheapest.score.estimate.micro_usd_per_hour)
+        yield from _too_expensive(possible, cheapest, cheapest.score.estimate.micro_usd_per_hour)
 
 
 def _most_of_one_type(market: Market) -> tuple[str, int]:
     by_type: dict[str, int] = {}
     for choice in market.options:
-        by_type[choice.accelerator] = by_type.get(choice.accelerator, 0) + limit_of(market, Present(), choice)
+        by_type[choice.accelerator] = by_type.get(choice.accelerator, 0) + limit_of(market, CurrentCapacity(), choice)
     return max(by_type.items(), key=lambda each: each[1])
 
 
-def _too_dear(criteria: Criteria, cheapest: Plan, hourly: int) -> Iterator[Problem]:
+def _too_expensive(criteria: Criteria, cheapest: Plan, hourly: int) -> Iterator[Problem]:
     count = criteria.min_workers
     least = f"{count} {'worker costs' if count == 1 else 'workers cost'} at least ${_up(hourly)} an hour"
     least += f" ({places(cheapest.placement)})"
@@ -175,12 +175,12 @@ def _too_dear(criteria: Criteria, cheapest: Plan, hourly: int) -> Iterator[Probl
         yield "capacity.max_usd_per_hour", f"is ${_exact(limit)}, but {least}; at least {_up(hourly)}"
     useful = hourly * USEFUL_S // 3600
     if total is not None and total < useful:
-        text = f"is ${_exact(total)}, but {least}, and ten minutes are ${_up(useful)}; at least {_up(useful)}"
+        text = f"is ${_exact(total)}, but {least}, and ten minutes cost ${_up(useful)}; at least {_up(useful)}"
         yield "capacity.max_usd_total", text
 
 
 def _cheapest(criteria: Criteria, market: Market, profile: Profile) -> Plan | None:
-    """By the hour, of the fewest workers: within the money, or for more where that does not buy them."""
+    """The cheapest plan an hour for the fewest workers: within the cap, or above it if the cap allows none."""
     fewest = structs.replace(criteria, max_workers=criteria.min_workers, objective=Objective.COST)
     return _cheapest_type(fewest, market, profile) or _cheapest_type(
         structs.replace(fewest, max_micro_usd_per_hour=None), market, profile
@@ -198,7 +198,7 @@ def _cheapest_type(criteria: Criteria, market: Market, profile: Profile) -> Plan
 
 
 def _nearest_size(criteria: Criteria, market: Market, profile: Profile) -> int:
-    """Of the workers that may be had for any money: the fewest of those that are wanted, else the most."""
+    """The nearest number of workers that is possible at any price: the fewest within the range, else the most below."""
     rich = structs.replace(criteria, objective=Objective.THROUGHPUT, max_micro_usd_per_hour=None)
 
     def is_any(least: int, most: int) -> bool:
@@ -212,11 +212,11 @@ def _nearest_size(criteria: Criteria, market: Market, profile: Profile) -> int:
 
 
 def _exact(amount: int) -> str:
-    """As it was written, in cents or finer."""
+    """The amount in cents or finer, as a person wrote it."""
     text = usd_text(amount, 6)
     return text[:-4] + text[-4:].rstrip("0")
 
 
 def _up(amount: int) -> str:
-    """Rounded up to cents: what is told as enough is enough."""
+    """The amount rounded up to cents, so that the suggested amount suffices."""
     return str((Decimal(amount) / MICRO_PER_USD).quantize(Decimal("0.01"), rounding=ROUND_CEILING))

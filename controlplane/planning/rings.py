@@ -1,9 +1,9 @@
-"""Sets of zones to choose from. What a ring costs depends on its zones, not on how many nodes are in each.
+"""Sets of zones to choose from. The cost of a ring depends on its zones, not on the number of nodes in each.
 
-A *fixed* ring uses each of its zones: its slowest link and its egress are known. Few zones are tried in every
-combination. Where there are many, every combination within a region is; for a continent, or several, one *open* ring
-stands for all, and the solver chooses regions and zones at what each adds to the egress. That is exact where links
-follow distance; where single links were measured, what an open ring leads to is checked and not proven.
+A *fixed* ring uses each of its zones, so its slowest link and its egress are known. Few zones are tried in every
+combination. Of many zones, every combination within a region is tried. For one or several continents, one *open* ring
+stands for all combinations: the solver chooses regions and zones by what each adds to the egress. That is exact if the
+links depend only on distance. With measured links, the result of an open ring is checked but not proven to be the best.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,10 +15,10 @@ from controlplane.catalog.links import Links
 from controlplane.catalog.places import continent_of, region_of
 
 ALL_COMBINATIONS = 6
-"""Of so many zones at most."""
+"""The most zones that are tried in every combination."""
 REGION_COMBINATIONS = 5
 MOST_CONTINENTS = 3
-"""In a ring, but for the one through all."""
+"""The most continents in a ring, except in the ring through all."""
 
 
 class Ring(Struct, frozen=True):
@@ -26,14 +26,14 @@ class Ring(Struct, frozen=True):
     """In the order of ranks."""
     slowest_bit_per_s: float
     micro_usd_per_gib: float
-    """For a GiB over each of its links; of an open ring what does not depend on the choice."""
+    """Price of a GiB over each of its links; in an open ring the part that does not depend on the choice."""
     is_open: bool = False
     micro_usd_per_zone: float = 0.0
     micro_usd_per_region: float = 0.0
-    """What each that is used adds, if the ring is open; the least of its continents."""
+    """What each used region of an open ring adds; the least of its continents."""
     extra_by_region: dict[str, float] = {}
     continents: tuple[str, ...] = ()
-    """Each of which is used."""
+    """All of them are used."""
 
     @property
     def least_regions(self) -> int:
@@ -78,7 +78,7 @@ def _open_rings(ordered: Sequence[str], links: Links) -> Iterator[Ring]:
 
 
 def _open_ring(zones: Sequence[str], regions: dict[str, str], continents: tuple[str, ...], links: Links) -> Ring:
-    """`regions` have one zone each, which stands for all."""
+    """An open ring; `regions` maps each region to one of its zones, which stands for all."""
     same = _within_a_region(zones, links)
     by_continent: dict[str, list[str]] = {}
     for region, zone in regions.items():

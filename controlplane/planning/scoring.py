@@ -1,9 +1,9 @@
-"""What a placement is worth: its speed, its money, and what the losses that it invites would cost.
+"""The score of a placement: its speed, its cost, and the price of its risk.
 
-Risk is a price. A spot node that lives for L on average costs, besides its own price p, the pause of n such nodes and
-its own time to come, once in L: p × (n × pause + boot / availability) / L. Where losses come together, nodes of one
-zone above a share cost p × (loss of a zone) / L more. So a zone that takes machines often has to be cheaper, and
-spreading pays only where prices are near.
+A spot node with the price p and an average life of L is lost once in L. A loss costs the pause of all n nodes and
+the time until a replacement comes: p × (n × pause + boot / availability) / L. Losses of one zone may come together,
+so nodes of one zone above a share cost p × (loss of a zone) / L more. So a zone that often preempts machines must be
+cheaper to be chosen, and spreading over zones pays only if their prices are similar.
 """
 
 import math
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from controlplane.catalog.kinds import MachineKind
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Market, Nodes, Option, Present
+from controlplane.planning.market import CurrentCapacity, Market, Nodes, Option
 from controlplane.planning.quotas import allowed, taken
 from controlplane.planning.step_times import Floats
 from controlplane.planning.tuning import Tuning
@@ -24,9 +24,9 @@ from controlplane.throughput.profile import Profile
 from messages.criteria import Objective
 
 SAME = 1e-9
-"""Two figures that differ by less than this part are equal."""
+"""Relative difference below which two figures are equal."""
 Rank = tuple[float, ...]
-"""Less is better."""
+"""Figures in order of importance; lower is better."""
 
 
 class Score(Struct, frozen=True, kw_only=True):
@@ -34,21 +34,21 @@ class Score(Struct, frozen=True, kw_only=True):
     estimate: Estimate
     risk_micro_usd_per_hour: float
     is_assumed: bool = False
-    """The time of a step is unknown: speed, egress and dollars for a step are those of an assumed model."""
+    """The time of a step is not known: speed, egress and cost of a step come from an assumed profile."""
 
     @property
     def machines_per_node(self) -> float:
-        """Micro-dollars an hour for one node. All nodes of a job have as many GPUs."""
+        """Micro-dollars an hour for one node. All nodes of a job have the same number of GPUs."""
         return self.estimate.machines_micro_usd_per_hour / self.workers
 
     @property
     def weighed_per_hour(self) -> float:
-        """Micro-dollars, with the price of risk."""
+        """Micro-dollars an hour with the price of risk."""
         return self.estimate.micro_usd_per_hour + self.risk_micro_usd_per_hour
 
 
 def score(profile: Profile, market: Market, nodes: Nodes, tuning: Tuning) -> Score | None:
-    """None where the job cannot run so."""
+    """The score of a placement; None if the job cannot run on it."""
     chosen = [(market.options[choice], count) for choice, count in nodes.items() if count]
     if not chosen:
         return None
@@ -62,13 +62,13 @@ def score(profile: Profile, market: Market, nodes: Nodes, tuning: Tuning) -> Sco
 
 
 def risk_of(option: Option, workers: int, tuning: Tuning) -> float:
-    """Of one node in a world of so many."""
+    """Micro-dollars an hour for the risk of one node in a world of so many workers."""
     fixed, each = risk_parts(option, tuning)
     return fixed + each * workers
 
 
 def risk_parts(option: Option, tuning: Tuning) -> tuple[float, float]:
-    """Of one node, and of one node for each worker of the world."""
+    """The fixed risk of one node, and its risk for each worker of the world; both in micro-dollars an hour."""
     if not option.choice.spot:
         return 0.0, 0.0
     per_life = option.micro_usd_per_hour / option.lifetime_s
@@ -76,13 +76,13 @@ def risk_parts(option: Option, tuning: Tuning) -> tuple[float, float]:
 
 
 def crowd_price(options: Iterable[Option], tuning: Tuning) -> float:
-    """Of each spot node above the share, in a zone with these options."""
+    """Micro-dollars an hour of each spot node above the share, in a zone with these options."""
     spot = (each for each in options if each.choice.spot)
     return min((each.micro_usd_per_hour * tuning.zone_loss_s / each.lifetime_s for each in spot), default=0.0)
 
 
 def uncrowded(workers: int, tuning: Tuning) -> int:
-    """Spot nodes that may be in one zone without a price."""
+    """Spot nodes of one zone that have no crowd price."""
     return math.ceil(workers * tuning.zone_share)
 
 
@@ -118,7 +118,7 @@ def rank(found: Score, criteria: Criteria) -> Rank:
 
 
 def ranks_of(criteria: Criteria, step_s: Floats, weighed_per_hour: Floats) -> Floats:
-    """One column for each: whether it is late, what is wanted first, what is wanted next."""
+    """The ranks as columns; rows: whether the placement is late, the first objective, the second objective."""
     in_time = np.zeros_like(step_s)
     by_cost = np.stack([in_time, weighed_per_hour * step_s, step_s])
     by_speed = np.stack([in_time, step_s, weighed_per_hour])
@@ -141,7 +141,7 @@ def is_better(one: Rank, other: Rank) -> bool:
 
 
 def gain(new: Score, old: Score, criteria: Criteria) -> float:
-    """The part by which the new is better in what the job wants first; below zero where it is worse."""
+    """The relative gain of the new score in the first figure that differs; negative if it is worse."""
     one, other = rank(new, criteria), rank(old, criteria)
     for mine, theirs in zip(one, other, strict=True):
         if not math.isclose(mine, theirs, rel_tol=SAME):
@@ -149,10 +149,10 @@ def gain(new: Score, old: Score, criteria: Criteria) -> float:
     return 0.0
 
 
-def breach(criteria: Criteria, market: Market, present: Present, nodes: Nodes) -> str:
-    """Why these nodes must not be had, but for their money; empty if they may.
+def breach(criteria: Criteria, market: Market, current: CurrentCapacity, nodes: Nodes) -> str:
+    """Why these nodes violate a limit other than money; empty if they do not.
 
-    What is held is there: no limit of a zone or a quota makes it less, they only keep it from growing.
+    Held nodes exist: limits of zones and quotas do not lower their number, they only prevent more.
     """
     used = {choice: count for choice, count in nodes.items() if count}
     workers = sum(used.values())
@@ -165,22 +165,22 @@ def breach(criteria: Criteria, market: Market, present: Present, nodes: Nodes) -
     for choice, count in used.items():
         if choice not in market.options:
             return f"{choice.machine_type} in {choice.zone} is not allowed or not offered"
-        if count > limit_of(market, present, choice):
-            return f"{count} nodes of {choice.machine_type} in {choice.zone}, which has no more"
-    limits = allowed(market.quotas, present.held)
+        if count > limit_of(market, current, choice):
+            return f"{count} nodes of {choice.machine_type} in {choice.zone}, more than it has"
+    limits = allowed(market.quotas, current.held)
     for key, amount in taken(market.quotas, used).items():
         if amount > limits.get(key, math.inf):
             return f"{amount} of quota {key.metric} in {key.scope}, which allows {limits[key]}"
     return ""
 
 
-def limit_of(market: Market, present: Present, choice: MachineKind) -> int:
-    held = present.held.get(choice, 0)
-    return held if choice in present.stocked_out else max(held, market.options[choice].limit)
+def limit_of(market: Market, current: CurrentCapacity, choice: MachineKind) -> int:
+    held = current.held.get(choice, 0)
+    return held if choice in current.stocked_out else max(held, market.options[choice].limit)
 
 
 def how_many(room: float, each: int) -> float:
-    """Fit into it. What takes no room fits without end; into an infinite one no number does for Python."""
+    """How many fit into the room; infinite if each needs none, or if the room is infinite."""
     if room < 0:
         return 0
     return room // each if each and math.isfinite(room) else math.inf

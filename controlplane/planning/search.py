@@ -1,7 +1,7 @@
-"""The best placement within a range: rings and numbers of nodes in the order of what they could be worth at best.
+"""The search for the best placement within a range: tries rings and numbers of nodes in the order of their bounds.
 
-What comes next in that order cannot be better than it promises, so that the first that holds what the rest only
-promise is the best of all.
+No prospect is better than its bound. So the search ends when a found placement is at least as good as the next bound:
+then it is the best of all.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from controlplane.catalog.places import region_of
 from controlplane.planning.bounds import Bound, bound_of
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.filling import TOLERANCE_MICRO_USD, fill
-from controlplane.planning.market import Market, Nodes, Present
+from controlplane.planning.market import CurrentCapacity, Market, Nodes
 from controlplane.planning.option_arrays import Field, Range, field_of
 from controlplane.planning.quotas import allowed
 from controlplane.planning.rings import Ring, rings
@@ -32,7 +32,7 @@ from controlplane.throughput.profile import Profile
 
 TRIES_FOR_AN_ALTERNATIVE = 2
 MOST_PROSPECTS = 5000
-"""More than are ever tried; the rest promise less."""
+"""The most prospects that are kept: more than are ever tried, and the rest have worse bounds."""
 
 
 class Candidate(Struct, frozen=True):
@@ -43,9 +43,9 @@ class Candidate(Struct, frozen=True):
 class Found(Struct, frozen=True):
     best: Candidate | None = None
     others: tuple[Candidate, ...] = ()
-    """The best of other accelerators and regions, best first."""
+    """The best with other accelerators or regions, best first."""
     proven: bool = True
-    """Nothing within the range is better."""
+    """No placement within the range is better."""
 
 
 class _Prospect(NamedTuple):
@@ -60,13 +60,15 @@ _Kind = tuple[str, tuple[str, ...], int]
 
 
 class Search:
-    """One question: the criteria, the job's profile, the market, what is there now."""
+    """A search with fixed inputs: criteria, profile, market and current capacity."""
 
-    def __init__(self, criteria: Criteria, profile: Profile, market: Market, present: Present, tuning: Tuning) -> None:
+    def __init__(
+        self, criteria: Criteria, profile: Profile, market: Market, current: CurrentCapacity, tuning: Tuning
+    ) -> None:
         self.criteria = criteria
         self.profile = profile
         self.market = market
-        self.present = present
+        self.current = current
         self.tuning = tuning
         self.solved = 0
         self._known_rings: dict[tuple[str, ...], tuple[Ring, ...]] = {}
@@ -108,7 +110,7 @@ class Search:
         return None, True
 
     def _prospects(self, within: Range) -> list[_Prospect]:
-        """Best promise first; as arrays until then, since they are many thousands."""
+        """Prospects by bound, best first; sorted as arrays, because they are many thousands."""
         bounds = [
             (field, bound)
             for field in self._fields(within)
@@ -133,7 +135,7 @@ class Search:
         ]
 
     def _rings(self, zones: tuple[str, ...]) -> tuple[Ring, ...]:
-        """Accelerators that are offered in the same zones share them."""
+        """The rings of these zones; accelerators in the same zones share them."""
         if zones not in self._known_rings:
             self._known_rings[zones] = tuple(rings(zones, self.market.links))
         return self._known_rings[zones]
@@ -141,7 +143,7 @@ class Search:
     def _fields(self, within: Range) -> Iterator[Field]:
         held = {choice.accelerator for choice, count in within.least.items() if count}
         names = sorted({choice.accelerator for choice in self.market.options})
-        limits = allowed(self.market.quotas, self.present.held)
+        limits = allowed(self.market.quotas, self.current.held)
         for name in names:
             if held <= {name}:
                 field = field_of(name, self.criteria, self.profile, self.market, within, limits, self.tuning)
@@ -149,7 +151,7 @@ class Search:
                     yield field
 
     def _others(self, prospects: list[_Prospect], best: Candidate, wanted: int) -> tuple[Candidate, ...]:
-        """The best of each other accelerator first, then each of another kind than the best and than each other."""
+        """Alternatives of kinds that differ from the best and each other; other accelerators first."""
         kinds, tries = {_kind(best.nodes)}, wanted * TRIES_FOR_AN_ALTERNATIVE
         found: list[Candidate] = []
         for prospect in _varied([each for each in prospects if not each.bound.ring.is_open], best):

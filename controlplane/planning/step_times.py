@@ -1,4 +1,4 @@
-"""How long a step takes for every number of nodes at once: the throughput model's ring, over arrays."""
+"""The time of a step for every number of nodes at once: the ring of the throughput model, with arrays."""
 
 import numpy as np
 from msgspec import Struct
@@ -15,10 +15,10 @@ Bools = NDArray[np.bool_]
 
 
 class Paces(Struct, frozen=True):
-    """By number of nodes, from 0 on."""
+    """Figures of a step by number of nodes, from 0."""
 
     samples: Ints
-    """Of the largest share; 0 where the job cannot run so."""
+    """Samples of the largest share; 0 if the job cannot run with so many nodes."""
     compute_s: Floats
     over_a_link_bytes: Floats
     inside_s: float
@@ -34,7 +34,7 @@ class Paces(Struct, frozen=True):
 
 
 def paces_of(profile: Profile, accelerator: str, gpus_per_node: int, most: int) -> Paces | None:
-    """None where it is not known how fast the accelerator is."""
+    """The paces of an accelerator; None if its speed is not known."""
     kind = profile.compute.get(accelerator)
     if kind is None:
         return None

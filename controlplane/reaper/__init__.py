@@ -1,1 +1,1 @@
-"""What is in the cloud with the fleet's label and belongs to nobody: found, told, and removed."""
+"""The reaper: finds, announces and removes resources with the fleet's label that belong to no live job."""

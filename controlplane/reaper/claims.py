@@ -1,4 +1,4 @@
-"""What each job still claims in the cloud, as the master's records on the bus say."""
+"""The claim of each job on its cloud resources, read from the master's records on the bus."""
 
 from controlplane.reaper.ownership_labels import bus_of
 from controlplane.reaper.state import Claim, Records
@@ -10,20 +10,20 @@ from runtime.bus import Bucket
 
 
 async def read_claims(bucket: Bucket) -> dict[JobName, Claim]:
-    """Raises `BusUnavailable`. A job that was just submitted has no world yet, and lives."""
+    """The claims of all jobs; raises `BusUnavailable`. A job without a record was just submitted, and lives."""
     claims: dict[JobName, Claim] = {}
     for key in await bucket.entries(subjects.JOB_SPECS):
         name = subjects.parse_spec_key(key)
         if name is not None:
-            world = await bucket.get(subjects.world_key(name))
+            world = await bucket.get(subjects.record_key(name))
             claims[name] = claim_of(world.value) if world is not None else Claim.LIVE
     return claims
 
 
 async def read_records(bucket: Bucket) -> Records:
-    """Raises `BusUnavailable`."""
+    """The claims of all jobs, and the bus that they are on; raises `BusUnavailable`."""
     claims = await read_claims(bucket)
-    # Asked last: a bus that lost its data while they were read is another one by now.
+    # Read last: a bus that lost its data while the claims were read is another one by now.
     return Records(claims, bus_of(await bucket.made_at()))
 
 

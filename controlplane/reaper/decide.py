@@ -1,8 +1,8 @@
-"""What the reaper removes and announces, from what each look finds. Pure.
+"""The reaper's core: decides after each look what to remove and what to announce. Pure.
 
-It removes less than a person may: pools of jobs that nobody knows or that have ended, and clusters whose creation
-failed; each only when two looks in a row have found it so, and pools only if they were requested over this bus: another
-one has the records of their jobs, or had them. The rest it announces.
+It removes less than a person may: pools of unknown or ended jobs, and clusters whose creation failed. It removes each
+only after two looks in a row found it, and pools only if they were requested over this bus: another bus has the records
+of their jobs, or had them. It announces the rest.
 """
 
 from dataclasses import dataclass, replace
@@ -17,13 +17,13 @@ from messages.ids import JobName
 from messages.jobs import Scalar
 from runtime.decision import Decision
 
-PERSON_HINT = "`tradewind reap` shows it to a person, who may remove it"
-MACHINE_HINT = "no pool has it: delete it by hand, as `tradewind reap` says"
+PERSON_HINT = "`tradewind reap` shows it and can remove it"
+MACHINE_HINT = "it is in no pool: delete it by hand, as `tradewind reap` shows"
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The inventory is older than the records: see `findings`."""
+    """A look at the cloud and the records; the inventory is older than the records (see `findings`)."""
 
     at: float
     """Unix seconds."""
@@ -35,19 +35,19 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class LookFailed:
-    """The cloud could not be listed: earlier suspects must be found twice again."""
+    """The cloud could not be listed: earlier suspects must be found twice again before they are removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemovalEnded:
     found: Found
     trouble: str
-    """What is in the way; empty if it is gone."""
+    """Why the resource could not be removed; empty if it is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Comes back as RemovalEnded, unless its job is at work again or this master does not lead any more."""
+    """Ends with RemovalEnded, unless the job is at work again or this master no longer leads."""
 
     found: Found
 
@@ -83,10 +83,10 @@ def _after_look(state: Reaping, event: Looked, fleet: FleetScope) -> Decided:
     elsewhere = [each for each in found.left if each.why == ELSEWHERE]
     suspects = frozenset(key_of(each.resource) for each in (*found.orphans, *elsewhere))
     announced = {key: why for key, why in state.announced.items() if key in suspects}
-    decided: Decided = Decision(Reaping(suspects, announced), why=f"{len(found.orphans)} belong to nobody")
+    decided: Decided = Decision(Reaping(suspects, announced), why=f"{len(found.orphans)} resources have no owner")
     for each in elsewhere:
         if key_of(each.resource) in state.suspects:
-            text = f"{name_of(each.resource)} belongs to no job that is known here, and is left alone"
+            text = f"{name_of(each.resource)} belongs to no known job and is not removed"
             left = _announce("not_reaped", text, f"{each.why}; {PERSON_HINT}", each)
             decided = _and(decided, _once(decided.state, each, each.why, left))
     confirmed = [each for each in found.orphans if key_of(each.resource) in state.suspects]
@@ -99,7 +99,7 @@ def _after_look(state: Reaping, event: Looked, fleet: FleetScope) -> Decided:
 
 
 def _unsettled(event: Looked) -> dict[JobName, Claim]:
-    """Whatever the records say: while an allocator is at work for a job, what is the job's is its to remove."""
+    """Claims of ended or unknown jobs whose allocator is still at work: it removes their resources itself."""
     recorded = event.records.claims
     return {job: Claim.ENDING for job in event.at_work if recorded.get(job) in (None, Claim.ENDED)}
 
@@ -109,7 +109,7 @@ def _and(before: Decided, after: Decided) -> Decided:
 
 
 def _once(state: Reaping, found: Found, why: str, announcement: Announce) -> Decided:
-    """Announced only if the reason is another than was announced last."""
+    """Announce only if the reason differs from the last announced one."""
     key: Key = key_of(found.resource)
     if state.announced.get(key) == why:
         return Decision(state)

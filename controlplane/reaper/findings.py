@@ -1,7 +1,7 @@
-"""What is to be removed, and why; and what looks like it and is left alone, and why. Pure.
+"""Finds resources to remove, and similar ones that stay, each with the reason. Pure.
 
-The inventory must be older than the claims: a master writes a job's record before it asks for anything for it, so of
-whatever is in the list the record is there when it is looked for afterwards.
+The inventory must be older than the claims. A master writes a job's record before it requests resources for it, so the
+records that are read later include the job of every listed resource.
 """
 
 from collections import Counter
@@ -16,16 +16,19 @@ from controlplane.reaper.ownership_labels import YOUNG_S, asked_at, is_of_bus
 from controlplane.reaper.state import Claim, Claims
 from messages.ids import ClusterName, JobName
 
-ELSEWHERE = "it was not asked for over this bus, whose records then cannot tell whether its job lives"
+ELSEWHERE = "it was not requested over this bus, so the records here do not show whether its job lives"
+OWNED_AGAIN = "it has an owner again"
+UNREADABLE = "its job's record cannot be read"
+DELETING = "it is already being deleted"
 
 
 class Clusters(StrEnum):
-    """Which of the fleet's clusters may go."""
+    """The clusters of the fleet that may be removed."""
 
     FAILED = "failed"
-    """Those whose creation failed and that the fleet file does not name: nothing can be at work in them."""
+    """Clusters whose creation failed and that are not in the fleet file: no job can run in them."""
     UNNAMED = "unnamed"
-    """All that the fleet file does not name."""
+    """All clusters that are not in the fleet file."""
     ALL = "all"
 
 
@@ -33,7 +36,7 @@ class Clusters(StrEnum):
 class FleetScope:
     name: str
     clusters: Collection[ClusterName]
-    """That its file names."""
+    """Names of the clusters in the fleet file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +45,9 @@ class Found:
     why: str
     job: JobName | None = None
     since: float | None = None
-    """Unix seconds, where it is known."""
+    """Unix seconds of its creation; None if not known."""
     machines: tuple[MachineInfo, ...] = ()
-    """That go with it."""
+    """Machines that are removed with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +64,15 @@ def sort_out(
     clusters: Clusters = Clusters.UNNAMED,
     bus: str | None = None,
 ) -> Findings:
-    """`now` is in Unix seconds; of pools only those go that were asked for over `bus`, if it is given.
+    """The findings at `now` (Unix seconds). With `bus`, only pools that were requested over it are orphans.
 
-    What goes with its cluster is not named again.
+    Resources that are removed with their cluster are not listed separately.
     """
     return _Sorting(inventory, claims, fleet, now, clusters, bus).findings()
 
 
-def why_kept(found: Found, inventory: Inventory, now: Findings) -> str:
-    """Of what was found earlier, by a later look: why it is left alone after all; empty if it is nobody's, or gone."""
+def why_not_removed(found: Found, inventory: Inventory, now: Findings) -> str:
+    """Why an earlier finding stays by a later look; empty if it is still an orphan, or gone."""
     if any(key_of(each.resource) == key_of(found.resource) for each in now.orphans):
         return ""
     name = name_of(found.resource)
@@ -77,8 +80,40 @@ def why_kept(found: Found, inventory: Inventory, now: Findings) -> str:
         return ""
     left = next((each for each in now.left if name_of(each.resource) == name), None)
     if left is None:
-        return "somebody answers for it by now"
+        return OWNED_AGAIN
     return "" if _is_going(left.resource) else left.why
+
+
+def unknown(job: JobName | None) -> str:
+    return f"no job {job} is known"
+
+
+def has_ended(job: JobName | None) -> str:
+    return f"job {job} has ended"
+
+
+def removed_by_master(job: JobName | None) -> str:
+    return f"{has_ended(job)}, and its master removes its resources"
+
+
+def too_young(age_s: float) -> str:
+    return f"it was asked for {max(0, round(age_s))} s ago, and its job may not be known yet"
+
+
+def in_no_pool(why: str) -> str:
+    return f"it is in no pool, and {why}"
+
+
+def two_clusters(name: ClusterName) -> str:
+    return f"two clusters have the name {name}, so that a removal might hit the wrong one"
+
+
+def has_pool(job: JobName | None) -> str:
+    return f"job {job} has a pool in it"
+
+
+def has_foreign_pool(pool: str) -> str:
+    return f"it has the pool {pool}, which does not belong to this fleet"
 
 
 class _Sorting:
@@ -141,24 +176,24 @@ class _Sorting:
         return job is not None and self._claims.get(job) is Claim.LIVE
 
     def _end_of(self, resource: PoolInfo | MachineInfo) -> str:
-        """Why nobody answers for it any more."""
+        """Why the resource has no live owner; empty if it has one, or may have one."""
         job = job_of(resource.labels)
         match self._claims.get(job) if job is not None else None:
             case None:
-                return f"no job {job} is known"
+                return unknown(job)
             case Claim.ENDED | Claim.ENDING:
-                return f"job {job} has ended"
+                return has_ended(job)
             case Claim.LIVE | Claim.UNREADABLE:
                 return ""
             case never:
                 assert_never(never)
 
     def _stays(self, cluster: ClusterInfo, pool: PoolInfo) -> str:
-        """Why it is left alone; empty where it is not."""
+        """Why the pool stays; empty if it is removed."""
         if self._names[cluster.name] > 1:
-            return f"there are two clusters {cluster.name}, and only by name could one be told from the other"
+            return two_clusters(cluster.name)
         if _is_going(pool):
-            return "it is being deleted already"
+            return DELETING
         return self._answered_for(pool, self._since(pool))
 
     def _answered_for(self, resource: PoolInfo | MachineInfo, since: float | None) -> str:
@@ -168,9 +203,9 @@ class _Sorting:
             case Claim.LIVE:
                 return f"job {job} lives"
             case Claim.UNREADABLE:
-                return "its job's record cannot be read"
+                return UNREADABLE
             case Claim.ENDING:
-                return f"job {job} has ended, and its master is removing what it had"
+                return removed_by_master(job)
             case Claim.ENDED:
                 return self._may_be_elsewhere(resource)
             case None:
@@ -181,11 +216,11 @@ class _Sorting:
     def _may_be_new(self, resource: PoolInfo | MachineInfo, since: float | None) -> str:
         if since is None:
             half_made = isinstance(resource, PoolInfo) and resource.status is PoolStatus.PROVISIONING
-            return "it is being made, and nobody knows since when" if half_made else ""
+            return "it is being created, and its creation time is not known" if half_made else ""
         age_s = self._now - since
         if age_s >= YOUNG_S:
             return ""
-        return f"it was asked for {max(0, round(age_s))} s ago, and its job may not be known yet"
+        return too_young(age_s)
 
     def _may_be_elsewhere(self, resource: PoolInfo | MachineInfo) -> str:
         return "" if self._bus is None or is_of_bus(resource.labels, self._bus) else ELSEWHERE
@@ -203,7 +238,7 @@ class _Sorting:
         job = job_of(machine.labels)
         if not is_of(machine.labels, self._fleet.name) or job is None or self._is_owned(job):
             return [], []
-        why = f"it is in no pool, and {self._end_of(machine)}"
+        why = in_no_pool(self._end_of(machine))
         found = Found(machine, why, job, machine.started_at, (machine,))
         stays = self._answered_for(machine, machine.started_at)
         return ([], [_because(found, stays)]) if stays else ([found], [])
@@ -218,32 +253,32 @@ class _Sorting:
         if cluster.name in self._fleet.clusters:
             return f"all clusters of fleet {self._fleet.name} are to go"
         failed = "its creation failed, and " if cluster.status is ClusterStatus.ERROR else ""
-        return f"{failed}the fleet file does not name it"
+        return f"{failed}it is not in the fleet file"
 
     def _cluster_stays(self, cluster: ClusterInfo, kept: Sequence[Found]) -> str:
         if self._names[cluster.name] > 1:
-            return f"there are two clusters {cluster.name}, and only by name could one be told from the other"
+            return two_clusters(cluster.name)
         match cluster.status:
             case ClusterStatus.STOPPING:
-                return "it is being deleted already"
+                return DELETING
             case ClusterStatus.PROVISIONING:
-                return "it is being made: a master with a newer fleet file may want it"
+                return "it is being created: a master with a newer fleet file may want it"
             case ClusterStatus.RUNNING if self._clusters is Clusters.FAILED:
-                return "it runs, so only a person removes it"
+                return "it runs, so only a person may remove it"
             case ClusterStatus.RUNNING | ClusterStatus.ERROR:
                 pass
             case _:
                 assert_never(cluster.status)
         foreign = [pool for pool in cluster.pools if not is_of(pool.labels, self._fleet.name)]
         if foreign:
-            return f"it has a pool {foreign[0].ref.pool} that is not of this fleet"
+            return has_foreign_pool(foreign[0].ref.pool)
         going = [found for found in kept if isinstance(found.resource, PoolInfo) and self._blocks(found.resource)]
         if going:
-            return f"job {going[0].job} has a pool in it"
+            return has_pool(going[0].job)
         return ""
 
     def _blocks(self, pool: PoolInfo) -> bool:
-        """A pool that is going anyway need not be waited for, unless its job may want another one there."""
+        """Report whether the pool keeps its cluster: unless it is being deleted and its job cannot live."""
         job = job_of(pool.labels)
         may_live = job is not None and self._claims.get(job) in (Claim.LIVE, Claim.UNREADABLE)
         return may_live or not _is_going(pool)

@@ -1,4 +1,4 @@
-"""What there is in the cloud, of whoever it may be."""
+"""The inventory of the cloud: clusters, pools and machines of all owners."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -30,15 +30,15 @@ class Inventory:
 
     @property
     def jobs(self) -> set[JobName]:
-        """That anything is labelled with."""
+        """The jobs in the labels of pools and machines."""
         labels = [*(pool.labels for pool in self.pools), *(machine.labels for machine in self.machines)]
         return {job for each in labels if (job := job_of(each)) is not None}
 
 
 async def look(cloud: Cloud) -> Inventory | Unreachable | Refused:
-    """All or nothing: of half a list one would believe that the rest is gone.
+    """List the whole cloud, or nothing: missing entries of a partial list would look like removed resources.
 
-    Machines last: those of a pool that goes meanwhile are going with it, and those that come meanwhile are young.
+    Machines are listed last: those of a pool that is deleted meanwhile go with it, and new ones are young.
     """
     clusters = await cloud.clusters()
     if isinstance(clusters, Unreachable | Refused):
@@ -62,7 +62,7 @@ def name_of(resource: Resource) -> str:
 
 
 def key_of(resource: Resource) -> Key:
-    """Another of the same name is another."""
+    """The key of a resource; a later resource of the same name has another key, if the cloud shows the difference."""
     match resource:
         case PoolInfo():
             return "pool", resource.ref.cluster, resource.ref.pool, resource.labels.get(LEASE_LABEL, "")
@@ -75,7 +75,7 @@ def key_of(resource: Resource) -> Key:
 
 
 def is_of(labels: Mapping[str, str], fleet: str) -> bool:
-    """What does not say whose it is belongs to somebody else."""
+    """Report whether the labels name this fleet; a resource without the label belongs to somebody else."""
     return labels.get(FLEET_LABEL) == fleet
 
 
@@ -85,7 +85,7 @@ def job_of(labels: Mapping[str, str]) -> JobName | None:
 
 
 def pool_of(machine: MachineInfo, pools: Iterable[PoolInfo]) -> PoolInfo | None:
-    """Of its job, kind and place; where two clusters have such a pool, the one that the machine is named after."""
+    """The pool with the machine's job, kind and zone; if two clusters have one, the one in the machine's name."""
     fits = [pool for pool in pools if _traits(pool) == _traits(machine)]
     named = [pool for pool in fits if pool.ref.pool in machine.name]
     return next(iter(named or fits), None)

@@ -1,4 +1,4 @@
-"""The reaper that runs with a master: every few minutes, and only while the master leads. `decide` has its rules."""
+"""The shell of the reaper, which runs in a master every few minutes while the master leads."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -31,7 +31,7 @@ class Reaper:
         may_act: Callable[[], bool],
         clock: Clock,
     ) -> None:
-        """`records`: what they say now, raises `BusUnavailable`; `is_settled`: no allocator is at work."""
+        """`records` reads the records or raises `BusUnavailable`; `is_settled`: no allocator works for the job."""
         self._cloud = cloud
         self._fleet = fleet
         self._records = records
@@ -43,13 +43,13 @@ class Reaper:
         self._unseen = WhyLog(logger(), "nothing_reaped")
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
             await self.look()
 
     async def look(self) -> None:
-        """Once."""
+        """Look once, and remove what was found."""
         turns = asyncio.Semaphore(AT_ONCE)
         async with asyncio.TaskGroup() as tasks:
             for found in self._decide(await self._see()):
@@ -71,7 +71,7 @@ class Reaper:
         return Looked(self._clock.wall_s(), inventory, records, at_work)
 
     def _decide(self, event: ReaperEvent) -> list[Found]:
-        """What is to be removed."""
+        """Decide, announce, and return the resources to remove."""
         decision = decide(self._state, event, self._fleet)
         self._state = decision.state
         for effect in decision.effects:
@@ -87,5 +87,5 @@ class Reaper:
         self._decide(RemovalEnded(found, trouble))
 
     def _was_taken_up(self, found: Found) -> bool:
-        """Others are removed first, which may take minutes: meanwhile another job of the name may have adopted it."""
+        """Report whether another job of the name took over the resource while earlier ones were removed."""
         return found.job is not None and not self._is_settled(found.job)

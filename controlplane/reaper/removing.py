@@ -1,4 +1,4 @@
-"""Removes what was found. Whoever else is at it already is not in the way: gone is gone."""
+"""Removes resources. A resource that is already gone counts as removed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -26,12 +26,13 @@ from controlplane.clouds.outcomes import (
 from controlplane.reaper.inventory import Resource
 from runtime.backoff import pauses
 
+NO_POOL = "the machine is in no pool, and machines are removed only with their pools"
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 15.0
 
 
 async def remove(cloud: Cloud, resource: Resource) -> str:
-    """Tries once. Empty when it is gone, otherwise what is in the way."""
+    """Try once to remove a resource; returns what is in the way, or an empty text if it is gone."""
     outcome = await _ask(cloud, resource)
     return "" if isinstance(outcome, Done | NotFound) else reason_of(outcome)
 
@@ -46,7 +47,7 @@ class Fate(StrEnum):
 class Removal:
     fate: Fate
     why: str = ""
-    """It was kept, or could not be removed."""
+    """Why it was kept or could not be removed."""
 
 
 async def remove_patiently(
@@ -54,18 +55,18 @@ async def remove_patiently(
     resource: Resource,
     patience_s: float,
     on_wait: Callable[[str], None],
-    why_kept: Callable[[], Awaitable[str | Unreachable]],
+    why_not_removed: Callable[[], Awaitable[str | Unreachable]],
 ) -> Removal:
-    """Again and again while something is in the way that may pass; `on_wait` is told each time it is new.
+    """Retry while the obstacle is temporary; `on_wait` gets each new obstacle.
 
-    What was half made is busy being made until that has ended, one way or the other. Before every try `why_kept` is
-    asked: somebody may have taken it up meanwhile. While nobody knows, that is in the way.
+    A resource is busy until its creation ends. `why_not_removed` is called before every try: the resource may have got
+    an owner meanwhile. If it returns `Unreachable`, that is the obstacle.
     """
-    told = ""
+    reported = ""
     waits = pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S)
     deadline_s = asyncio.get_running_loop().time() + patience_s
     while True:
-        kept = await why_kept()
+        kept = await why_not_removed()
         if kept and not isinstance(kept, Unreachable):
             return Removal(Fate.KEPT, kept)
         outcome, pause_s = kept or await _ask(cloud, resource), next(waits)
@@ -74,9 +75,9 @@ async def remove_patiently(
         why = reason_of(outcome)
         if not _may_pass(outcome) or asyncio.get_running_loop().time() + pause_s > deadline_s:
             return Removal(Fate.STUCK, why)
-        if why != told:
+        if why != reported:
             on_wait(why)
-            told = why
+            reported = why
         await asyncio.sleep(pause_s)
 
 
@@ -87,7 +88,7 @@ async def _ask(cloud: Cloud, resource: Resource) -> Outcome:
         case ClusterInfo():
             return await cloud.delete_cluster(resource.name)
         case MachineInfo():
-            return Refused("no pool has this machine, and we remove machines only through their pools")
+            return Refused(NO_POOL)
         case _:
             assert_never(resource)
 

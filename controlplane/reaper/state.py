@@ -1,4 +1,4 @@
-"""What the reaper knows: who claims what, what it suspected at its last look, and what it has announced."""
+"""The state of the reaper: the claims of jobs, the suspects of its last look, and what it has announced."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,28 +10,28 @@ from messages.ids import JobName
 
 class Claim(StrEnum):
     LIVE = "live"
-    """It answers for what carries its name."""
+    """The job lives and owns all resources with its name."""
     UNREADABLE = "unreadable"
-    """There is a record of it that cannot be read: it may live."""
+    """The job's record cannot be read: it may live."""
     ENDING = "ending"
-    """It has ended, and its master is removing what it had."""
+    """The job has ended, and its master removes its resources."""
     ENDED = "ended"
 
 
 Claims = Mapping[JobName, Claim]
-"""Of all jobs that there are records of; of others nobody knows."""
+"""Claims of all jobs with records; other jobs are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
     claims: Claims
     bus: str
-    """That they are on, as in the label of what was asked for over it."""
+    """The bus with these records, as in the label of resources that were requested over it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reaping:
     suspects: frozenset[Key] = frozenset()
-    """What the last look found to be nobody's: it goes, or is announced, if the next one finds the same."""
+    """Resources without an owner at the last look; removed or announced if the next look finds them too."""
     announced: Mapping[Key, str] = field(default_factory=dict)
-    """What was in the way of each, so that it is not announced at every look."""
+    """The last announced reason by resource, so that it is not announced at every look."""

@@ -1,20 +1,20 @@
-"""What the master and a store process say to each other: one JSON object a line, over the child's stdin and stdout."""
+"""Messages between the master and a store process: one JSON object per line, over the child's stdin and stdout."""
 
 from msgspec import Struct
 
 
 class Start(Struct, frozen=True, tag="start"):
-    """Serve a fresh store for this generation on a free port of the range; older ones are dropped a moment later."""
+    """Starts a new store for this generation on a free port of the range, and drops older ones a moment later."""
 
     generation: int
     host: str
-    """The IPv4 address to listen on."""
+    """IPv4 address to listen on."""
     port_from: int
     port_to: int
 
 
 class Watch(Struct, frozen=True, tag="watch"):
-    """Tell with `Met` when all ranks have come, with `Waiting` if some wait for others for longer than `meet_s`."""
+    """Requests `Met` when all ranks have come, and `Waiting` if some wait for others for longer than `meet_s`."""
 
     generation: int
     world_size: int
@@ -22,7 +22,7 @@ class Watch(Struct, frozen=True, tag="watch"):
 
 
 class Warm(Struct, frozen=True, tag="warm"):
-    """torch is imported: a start takes milliseconds from now on."""
+    """torch is imported, so that a start takes milliseconds."""
 
 
 class Started(Struct, frozen=True, tag="started"):
@@ -36,7 +36,7 @@ class Failed(Struct, frozen=True, tag="failed"):
 
 
 class Waiting(Struct, frozen=True, tag="waiting"):
-    """These ranks have come to the store and still wait for the others."""
+    """Some ranks have come to the store and wait for the missing ones."""
 
     generation: int
     waiting: tuple[int, ...]

@@ -1,8 +1,8 @@
 """The process that serves the TCPStores of one job; the only one of the control plane that imports torch.
 
-Each generation gets a store of its own on a port of its own: ranks that use `env://` set the same keys in every round,
-and on a store that lives on they would read the addresses of the last one. The process ends when its stdin does, so
-that a master that dies leaves nothing behind.
+Each generation has its own store on its own port: ranks with `env://` set the same keys in each world, and would read
+the addresses of the previous world in an old store. The process ends when its stdin closes, so that a dead master
+leaves no process behind.
 """
 
 import contextlib
@@ -23,15 +23,15 @@ from controlplane.stores.protocol import Command, Failed, Met, Report, Start, St
 
 CALL_TIMEOUT = timedelta(seconds=10)
 DROP_AFTER_S = 2.0
-"""Dropping a store takes its time, and nobody should wait for it."""
+"""Seconds before an old store is dropped. That is slow, so no start waits for it."""
 LOOKS_IN_MEET = 4
 LOOK_AT_MOST_EVERY_S = 0.05
 LOOK_AT_LEAST_EVERY_S = 2.0
 LOOKS_GROW = 1.5
 ARRIVAL_KEY = "default_pg/0//cpu//0/{rank}"
-"""What gloo sets for each rank in `init_process_group`, also when it comes along with another backend.
+"""Key that gloo sets for each rank in `init_process_group`, alone or beside another backend.
 
-A group of nccl alone tells nothing of who has arrived: of its keys (`default_pg/0//cuda//<n>`) rank 0 sets all."""
+nccl alone does not show which ranks have come: rank 0 sets all its keys (`default_pg/0//cuda//<n>`)."""
 
 
 class Server:
@@ -95,7 +95,7 @@ class Server:
         threading.Thread(target=self._look, args=(command,), name=name, daemon=True).start()
 
     def _look(self, command: Watch) -> None:
-        """With a client of its own, since a client is one lock. Ends when all have come or the store is dropped."""
+        """Watches a store until all ranks have come or it is dropped. Uses its own client, because a client locks."""
         keys = {rank: ARRIVAL_KEY.format(rank=rank) for rank in range(command.world_size)}
         most_s = max(LOOK_AT_MOST_EVERY_S, min(command.meet_s / LOOKS_IN_MEET, LOOK_AT_LEAST_EVERY_S))
         every_s = LOOK_AT_MOST_EVERY_S
@@ -106,9 +106,9 @@ class Server:
                 if client.check(list(keys.values())):
                     self.tell(Met(command.generation))
                     return
-                present = set(client.list_keys())
-                waiting = tuple(rank for rank, key in keys.items() if key in present)
-                missing = tuple(rank for rank, key in keys.items() if key not in present)
+                current = set(client.list_keys())
+                waiting = tuple(rank for rank, key in keys.items() if key in current)
+                missing = tuple(rank for rank, key in keys.items() if key not in current)
                 now_s = time.monotonic()
                 if waiting and due_s is None:
                     due_s = now_s + command.meet_s
@@ -131,7 +131,7 @@ class Server:
 
 
 def listen(host: str, ports: Iterable[int]) -> socket.socket:
-    """On the first free port. IPv4 only: the store looks up the name of every client, for IPv6 ones at a DNS server."""
+    """Listens on the first free port. IPv4 only: the store asks a DNS server for the name of each IPv6 client."""
     problem = OSError("the range of ports is empty")
     for port in ports:
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -148,20 +148,21 @@ def listen(host: str, ports: Iterable[int]) -> socket.socket:
 
 
 def ports_after(last: int | None, port_from: int, port_to: int) -> list[int]:
-    """All of the range, beginning after the last one used, so that a port comes back as late as possible:
-    a straggler of an old generation must not find a new store behind the address it knows."""
+    """All ports of the range, beginning after the last one used, so that each is reused as late as possible.
+
+    A late rank of an old generation must not find a new store at its address."""
     ports = list(range(port_from, port_to + 1))
     start = ports.index(last) + 1 if last in ports else random.randrange(len(ports)) if ports else 0
     return ports[start:] + ports[:start]
 
 
 def main() -> None:
-    # Whatever a library prints must not get between the reports.
+    # Output that a library prints must not mix with the reports.
     reports = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     with contextlib.suppress(BrokenPipeError):
         Server(reports).serve(sys.stdin.buffer)
-    # Without tearing down the stores one by one: nobody is left to wait for it.
+    # Exits without closing the stores one by one, because no master waits for it.
     os._exit(0)
 
 

@@ -1,7 +1,7 @@
-"""The store processes: one for each job that has asked, and one spare that is warm.
+"""The store processes: one for each job that needs a store, and one warm spare.
 
-Importing torch takes seconds, so the spare is started ahead: a new job's first store, and the next one of a job whose
-process died, take milliseconds. What fails here is told to the job, whose core decides what becomes of its world.
+Importing torch takes seconds, so the spare starts ahead: a new job's first store, and the next one of a job whose
+process died, take milliseconds. Failures are reported to the job, whose core decides about its world.
 """
 
 import asyncio
@@ -31,22 +31,22 @@ RESPAWN_MOST_S = 10.0
 MAX_LINE_BYTES = 4 * 1024 * 1024
 ENDED = "the store process has ended"
 RESOLVER_OPTIONS = "timeout:1 attempts:1"
-"""The store looks up every client's name on its only thread: a lost reply may hold it for one second, not for five."""
+"""Limits a lookup to one second, because the store looks up each client's name on its only thread."""
 
 _encoder = msgspec.json.Encoder()
 _decoder: Decoder[Report] = Decoder(Report)
 
 
 class StoreUnavailable(Temporary):
-    """No store could be started; the reason is its message."""
+    """A store could not be started."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorePlace:
     host: str
-    """Where trainers reach the stores."""
+    """Host to which trainers connect."""
     bind: str
-    """The IPv4 address the stores listen on."""
+    """IPv4 address on which the stores listen."""
     port_from: int
     port_to: int
 
@@ -77,7 +77,7 @@ class StoreServers:
         self._log = logger()
 
     async def run(self) -> None:
-        """Keeps one spare warm, until cancelled; then no child is left."""
+        """Keeps one spare warm until cancelled, then ends all store processes."""
         try:
             async with asyncio.TaskGroup() as readers:
                 await self._keep_spare(readers)
@@ -97,7 +97,7 @@ class StoreServers:
                 answer = await answered
         except TimeoutError:
             child.kill()
-            raise StoreUnavailable(f"the store process gave no answer for {START_TIMEOUT_S:g} s") from None
+            raise StoreUnavailable(f"the store process did not answer within {START_TIMEOUT_S:g} s") from None
         if isinstance(answer, Failed):
             raise StoreUnavailable(answer.why)
         return StoreAddress(place.host, answer.port)
@@ -108,14 +108,14 @@ class StoreServers:
             child.tell(Watch(generation, world_size, meet_s))
 
     def stop(self, job: JobName) -> None:
-        """The job needs no store any more; a spare stays."""
+        """Ends the stores of a job."""
         child = self._of_job.pop(job, None)
         if child is not None:
             child.job = None
             child.close()
 
     def processes(self) -> tuple[StoreProcess, ...]:
-        """All that live, the spare included."""
+        """All running store processes, including the spare."""
         return tuple(StoreProcess(child.pid, child.job) for child in self._alive)
 
     async def _child_of(self, job: JobName) -> "_Child":
@@ -142,7 +142,7 @@ class StoreServers:
             await backoff.wait()
 
     async def _spare_was_taken(self, readers: asyncio.TaskGroup) -> bool:
-        """Starts one and holds it ready; False if it did not live to be taken."""
+        """Starts a spare and waits until a job takes it; False if it ends before."""
         try:
             child = await _Child.spawn(self._command)
         except OSError as error:
@@ -202,7 +202,7 @@ class _Child:
 
     @classmethod
     async def spawn(cls, command: tuple[str, ...]) -> "_Child":
-        """In a session of its own: a Ctrl-C is for the master, which then ends its children itself."""
+        """Starts a process in its own session, so that Ctrl-C reaches only the master, which ends its children."""
         environment = {"RES_OPTIONS": RESOLVER_OPTIONS, "OMP_NUM_THREADS": "1"} | os.environ
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -216,7 +216,7 @@ class _Child:
         return cls(process, process.stdin, process.stdout)
 
     async def reports(self) -> AsyncIterator[Report]:
-        """Until it ends, or says what cannot be read."""
+        """Reports of the process, until it ends or sends an unreadable line."""
         try:
             while line := await self._reports.readline():
                 yield _decoder.decode(line)
@@ -242,7 +242,7 @@ class _Child:
             self._commands.write(_encoder.encode(command) + b"\n")
 
     def close(self) -> None:
-        """The end of its stdin is its end."""
+        """Closes its stdin, which ends the process."""
         self._commands.close()
 
     def kill(self) -> None:

@@ -1,1 +1,1 @@
-"""How fast a job trains in a place, and what that costs: pure arithmetic from a profile, a placement and the links."""
+"""The speed and cost of a job on a placement: pure arithmetic from a profile, a placement and the links."""

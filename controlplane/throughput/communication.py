@@ -1,7 +1,7 @@
-"""Adding up gradients over machines: how long it takes, and what crosses from zone to zone.
+"""The all-reduce over machines: its time, and the bytes that cross zones.
 
-A ring of n moves 2(n-1)/n of the bytes over each of its links, and is as fast as the slowest of them. Where a machine
-holds several replicas they are added up inside it first, over its own bus.
+A ring of n moves 2(n-1)/n of the bytes over each of its links, and is as fast as its slowest link. If a machine holds
+several replicas, their gradients are reduced inside it first, over its own bus.
 """
 
 import math
@@ -17,7 +17,7 @@ from controlplane.throughput.profile import Collective
 BITS_PER_BYTE = 8
 
 Crossings = Mapping[tuple[str, str], float]
-"""Bytes in a step, by sender and receiver zone where those differ."""
+"""Bytes in a step, by sender and receiver zone if they differ."""
 
 
 class Communication(Struct, frozen=True):
@@ -28,9 +28,9 @@ class Communication(Struct, frozen=True):
 def communicate(
     groups: Sequence[Group], sent_bytes: float, members: int, collective: Collective, links: Links
 ) -> Communication:
-    """`sent_bytes` are those of one machine; `members` of a ring are the machines, or the replicas if those are fewer.
+    """The all-reduce of the groups, which are in the order of ranks.
 
-    Groups are in the order of ranks.
+    `sent_bytes` are those of one machine; `members` of a ring are the machines, or the replicas if those are fewer.
     """
     regions = [tuple(inside) for _, inside in groupby(groups, key=lambda group: group.region)]
     if collective is Collective.RING or len(regions) == 1:
@@ -45,7 +45,7 @@ def communicate(
 
 
 def add_up_inside_s(groups: Sequence[Group], gradient_bytes: int, replica_gpus: int) -> float:
-    """In the machine that takes longest."""
+    """Seconds of the reduction inside the slowest machine."""
     return max(
         _over_a_link(gradient_bytes, group.gpus_per_machine // replica_gpus) * BITS_PER_BYTE / group.bus_bit_per_s
         for group in groups
@@ -73,7 +73,7 @@ def _ring(groups: Sequence[Group], sent_bytes: float, members: int, links: Links
 
 
 def _neighbours(groups: Sequence[Group]) -> Iterator[tuple[Group, Group]]:
-    """In the ring; inside a group all links are equal, so that one stands for all."""
+    """Neighbours in the ring; the links inside a group are equal, so one stands for all."""
     yield from ((group, group) for group in groups if group.machines > 1)
     if len(groups) > 1:
         yield from pairwise((*groups, groups[0]))

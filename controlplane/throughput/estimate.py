@@ -1,7 +1,7 @@
-"""Steps per second and dollars per step of a job in a place.
+"""Steps per second and dollars per step of a job on a placement.
 
-A step is the slowest replica's share of the global batch, then the sum of the gradients, of which a part may hide
-behind the computation. What a place costs is its machines by the hour and the bytes that leave a zone.
+A step is the computation of the slowest replica's share of the global batch, then the all-reduce, a part of which may
+overlap with the computation. The cost is that of the machines by the hour and of the bytes that leave a zone.
 """
 
 import math
@@ -23,12 +23,12 @@ class Estimate(Struct, frozen=True, kw_only=True):
     steps_per_s: float
     compute_s: float
     communication_s: float
-    """All of it; `step_s` has what does not hide behind the computation."""
+    """The whole communication; `step_s` has only the part that does not overlap."""
     replicas: int
     machines_micro_usd_per_hour: MicroDollars
     egress_micro_usd_per_hour: MicroDollars
     egress_bytes_per_step: int
-    """That leave a zone."""
+    """Bytes that leave a zone."""
     micro_usd_per_hour: MicroDollars
     micro_usd_per_1000_steps: MicroDollars
 
@@ -41,7 +41,7 @@ def estimate(profile: Profile, placement: Placement, links: Links) -> Estimate |
     replicas = placement.gpus // profile.replica_gpus
     unknown = sorted({group.accelerator for group in placement.groups} - profile.compute.keys())
     if unknown:
-        return Impossible(f"how long a step takes on {' and '.join(unknown)} is not known")
+        return Impossible(f"the time of a step on {' and '.join(unknown)} is not known")
     if replicas == 0:
         return Impossible(f"a replica needs {profile.replica_gpus} GPUs and there are {placement.gpus}")
     if replicas > profile.global_batch:
@@ -69,14 +69,14 @@ def estimate(profile: Profile, placement: Placement, links: Links) -> Estimate |
 
 
 def _compute_s(profile: Profile, placement: Placement, replicas: int) -> float:
-    """Shares are equal, but for one sample: the world waits for the largest, on the slowest accelerator."""
+    """The time of the largest share on the slowest accelerator; shares differ by at most one sample."""
     samples = math.ceil(profile.global_batch / replicas)
     kinds = (profile.compute[group.accelerator] for group in placement.groups)
     return max(kind.seconds_per_sample * samples + kind.seconds_per_step for kind in kinds)
 
 
 def _sent_bytes(profile: Profile, placement: Placement) -> float:
-    """Of one machine: a copy of the gradients, or its part of one where a replica spans several machines."""
+    """Bytes of one machine: a copy of the gradients, or a part of it if a replica spans several machines."""
     largest = max(group.gpus_per_machine for group in placement.groups)
     return profile.gradient_bytes * min(1.0, largest / profile.replica_gpus)
 
@@ -89,5 +89,5 @@ def _egress_nano_usd(crossings: Crossings, links: Links) -> float:
 
 
 def _micro(amount: float) -> MicroDollars:
-    """Rounded up: an estimate of money errs on the dear side."""
+    """The amount rounded up, so that estimates of money are not too low."""
     return MicroDollars(math.ceil(amount))

@@ -1,8 +1,8 @@
-"""What a job's steps need, from what its trainers measured of late.
+"""The measured profile of a job's steps, from the recent reports of its trainers.
 
-Each of them tells means of its own, so that the newest report of a worker is all there is to know of it, and a master
-that was started a moment ago knows as much as the one before. Of workers with the same accelerator the one in the
-middle counts: a slow machine among others changes nothing. No clock is read here, and what is kept is bounded.
+Each report has means, so the newest one of a worker suffices, and a new master soon knows as much as the one before.
+The median of the workers with the same accelerator counts: one slow machine changes nothing. This module reads no
+clock, and its memory is bounded.
 """
 
 from collections.abc import Collection, Iterable
@@ -15,29 +15,29 @@ from messages.ids import ClusterName, WorkerId
 from messages.measured import MeasuredCompute, MeasuredProfile, StepsMeasured
 
 ENOUGH_STEPS: Final = 8
-"""Fewer say nothing."""
+"""The fewest steps of a report that counts."""
 FEWEST_SAMPLES: Final = 1e-3
-"""In a step: a rank that computes less has no share."""
+"""Samples in a step: a rank that computes fewer has no share."""
 FRESH_STEPS: Final = 10.0
-"""A worker that was not heard for longer than these and `FRESH_S` says nothing any more."""
+"""A report is outdated after the time of so many steps, but not before `FRESH_S`."""
 WORKERS_AT_MOST: Final = 10_000
 UNKNOWN: Final = ""
-"""The accelerator of workers of which it is not known yet."""
+"""The accelerator of a worker whose node is not known yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlace:
-    """Where a worker is, as far as it is known."""
+    """The place of a worker, as far as it is known."""
 
     cluster: ClusterName
     node: str = ""
     accelerator: str = UNKNOWN
-    """As the catalog calls it."""
+    """The catalog's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Worker:
-    """Means over its ranks."""
+    """The newest report of a worker: means over its ranks."""
 
     place: WorkerPlace
     heard_s: float
@@ -66,18 +66,18 @@ class _Worker:
 class Measuring:
     def __init__(self) -> None:
         self._workers: dict[WorkerId, _Worker] = {}
-        """Who was heard last comes last."""
+        """In the order of their last reports."""
         self._left: dict[str, MeasuredCompute] = {}
-        """Of accelerators that the job has left, the last one last."""
+        """Accelerators that the job no longer uses, in the order in which it left them."""
         self._gradient_bytes = 0
         self._global_batch = 0
 
     def hear(self, worker: WorkerId, place: WorkerPlace, ranks: Iterable[StepsMeasured | None], at_s: float) -> None:
-        told = [each for each in ranks if each is not None]
-        for each in told:
+        reported = [each for each in ranks if each is not None]
+        for each in reported:
             self._gradient_bytes = each.gradient_bytes or self._gradient_bytes
             self._global_batch = each.global_batch or self._global_batch
-        enough = [each for each in told if each.steps >= ENOUGH_STEPS and each.seconds > 0]
+        enough = [each for each in reported if each.steps >= ENOUGH_STEPS and each.seconds > 0]
         if enough:
             self._workers.pop(worker, None)
             self._workers[worker] = _worker(place, enough, at_s)
@@ -85,7 +85,7 @@ class Measuring:
                 del self._workers[next(iter(self._workers))]
 
     def forget_all_but(self, workers: Collection[WorkerId]) -> None:
-        """Who is gone says nothing of the machine that has its node's name now, but of its accelerator."""
+        """Forget all other workers, but keep the compute times of accelerators that no worker uses any more."""
         stay = {worker: each for worker, each in self._workers.items() if worker in workers}
         have = {each.place.accelerator for each in stay.values()}
         for accelerator, gone in self._at_work():
@@ -95,7 +95,7 @@ class Measuring:
         self._workers = stay
 
     def profile(self, now_s: float) -> MeasuredProfile | None:
-        """Of late; when nobody trains any more, as it last was. None before anybody has told anything."""
+        """The recent profile, or the last known one if no worker trains now; None before the first report."""
         if not self._gradient_bytes and not self._global_batch:
             return None
         fresh = self._fresh(now_s)
@@ -109,12 +109,12 @@ class Measuring:
         )
 
     def use(self, now_s: float) -> tuple[NodeUse, ...]:
-        """Of each node whose ranks computed or waited lately."""
+        """The use of each node whose ranks computed or waited recently."""
         known = [each for each in self._fresh(now_s) if each.place.node and each.computed_s + each.waited_s > 0]
         return tuple({(each.place.cluster, each.place.node): each.use(now_s) for each in known}.values())
 
     def _compute(self, now_s: float, *, anybody_is_fresh: bool) -> dict[str, MeasuredCompute]:
-        """By accelerator, that of the newest report last."""
+        """Compute times by accelerator, the one with the newest report last."""
         found = dict(self._left)
         for accelerator, workers in self._at_work():
             fresh = [each for each in workers if each.is_fresh(now_s)]
@@ -124,7 +124,7 @@ class Measuring:
         return found
 
     def _at_work(self) -> list[tuple[str, list[_Worker]]]:
-        """By accelerator, that of the newest report last."""
+        """Workers that compute, by accelerator, the one with the newest report last."""
         found: dict[str, list[_Worker]] = {}
         for each in self._workers.values():
             if each.samples >= FEWEST_SAMPLES and each.computed_s > 0:
@@ -147,7 +147,7 @@ def _worker(place: WorkerPlace, ranks: list[StepsMeasured], at_s: float) -> _Wor
 
 
 def _middle(workers: list[_Worker]) -> MeasuredCompute:
-    """Of two, the faster one."""
+    """The median; of two workers the faster one."""
     figures = [each.compute for each in workers]
     return MeasuredCompute(
         median_low(each.seconds_per_sample for each in figures), median_low(each.seconds_per_step for each in figures)

@@ -1,4 +1,4 @@
-"""Where a job would run: groups of equal machines in zones, at a price."""
+"""A placement of a job: groups of equal machines in zones, with prices."""
 
 import math
 from collections.abc import Iterable
@@ -19,9 +19,9 @@ class Group(Struct, frozen=True, kw_only=True):
     gpus_per_machine: Annotated[int, Meta(ge=1)]
     micro_usd_per_machine_hour: MicroDollars
     network_bit_per_s: Annotated[float, Meta(gt=0)]
-    """Of each machine."""
+    """The bandwidth of each machine."""
     bus_bit_per_s: Annotated[float, Meta(gt=0)] = math.inf
-    """Between the GPUs of a machine."""
+    """The bandwidth between the GPUs of a machine."""
 
     @property
     def region(self) -> str:
@@ -45,5 +45,5 @@ class Placement(Struct, frozen=True):
 
 
 def placement_of(groups: Iterable[Group]) -> Placement:
-    """In the order of ranks: by region, then zone, so that neighbours in rank are neighbours on the network."""
+    """A placement in the order of ranks: by region, then zone, so that neighbours in rank are close on the network."""
     return Placement(tuple(sorted(groups, key=lambda group: (group.region, group.zone, group.accelerator))))

@@ -1,4 +1,4 @@
-"""What a job needs for a step, measured live or given."""
+"""The profile of a job's steps: measured, given in its file, or assumed."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -12,29 +12,29 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 
 class Collective(StrEnum):
     RING = "ring"
-    """One ring through all machines, neighbours in rank being neighbours on the network: what trainers do today."""
+    """One ring through all machines in the order of ranks: what trainers use today."""
     HIERARCHICAL = "hierarchical"
-    """Reduced inside each region, then in a ring of one machine for each region, then spread inside again."""
+    """Reduce inside each region, then in a ring of one machine per region, then broadcast inside each region."""
 
 
 class Compute(Struct, frozen=True):
-    """Of one replica on one accelerator: a straight line."""
+    """The compute time of one replica on one accelerator: linear in the samples."""
 
     seconds_per_sample: Annotated[float, Meta(gt=0, le=1e7)]
     seconds_per_step: Seconds = 0.0
-    """What does not depend on the samples, such as the optimizer's update."""
+    """The part that does not depend on the samples, such as the optimizer's update."""
 
 
 class Profile(Struct, frozen=True, kw_only=True):
     compute: Mapping[str, Compute]
     """By accelerator."""
     gradient_bytes: Annotated[int, Meta(ge=0)]
-    """Of one copy of the model, that all replicas add up in each step."""
+    """Bytes of the gradients of one copy of the model, which all replicas all-reduce in each step."""
     global_batch: Annotated[int, Meta(ge=1)]
     replica_gpus: Annotated[int, Meta(ge=1)] = 1
-    """The ranks that together hold one copy: the degree of tensor parallelism."""
+    """Ranks that hold one copy of the model together: the degree of tensor parallelism."""
     overlap: Share = 0.0
-    """The part of the communication that can hide behind the computation; 0 is a step that computes, then sends."""
+    """The share of the communication that can overlap with the computation; 0: a step computes, then sends."""
     collective: Collective = Collective.RING
     is_assumed: bool = False
-    """Then it tells places apart, and what it says of steps and of money for them means nothing."""
+    """The profile only serves to compare placements; its times and costs of steps mean nothing."""

@@ -1,4 +1,4 @@
-"""How much of the time the ranks on a node compute."""
+"""The use of a node: how much of the time its ranks compute."""
 
 from dataclasses import dataclass
 
@@ -12,8 +12,8 @@ class NodeUse:
     cluster: ClusterName
     node: str
     share: float
-    """Of the time that its ranks computed or waited for others, the part that they computed."""
+    """The share of computing in the time that its ranks computed or waited for others."""
     silent_s: float = 0.0
-    """How long ago they said so."""
+    """Seconds since the report."""
     fresh_s: float = FRESH_S
-    """If they say nothing for longer it is not known how it went on."""
+    """Seconds of silence after which the use is not known."""

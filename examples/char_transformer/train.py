@@ -1,7 +1,7 @@
-"""A character-level transformer that learns the prose beside it.
+"""A character-level transformer that learns the text in text.txt.
 
-Runs alone (`python train.py`), under torchrun, or as a Tradewind job. It is written as for one process: the run deals
-out the samples of each step, sums the gradients, and lives through changes of the world.
+Runs alone (`python train.py`), under torchrun, or as a Tradewind job. The script is written as for one process: the run
+divides the samples of each step, all-reduces the gradients, and continues when the world changes.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def _start_small(module: nn.Module) -> None:
 
 
 class Windows(Dataset[Tensor]):
-    """Every stretch of the text that is one character longer than the context."""
+    """All substrings of the text that are one character longer than the context."""
 
     def __init__(self, text: str) -> None:
         number_of = {character: number for number, character in enumerate(sorted(set(text)))}
@@ -118,7 +118,7 @@ def train(options: argparse.Namespace) -> None:
             tell(run)
     if run.rank == 0:
         tell(run)
-        print(f"certificate: {run.certificate.sentence()}", flush=True)
+        print(f"certificate: {run.certificate.message()}", flush=True)
 
 
 def local_rank() -> int:
@@ -130,12 +130,12 @@ def name_of(device: torch.device) -> str:
 
 
 def pace(began_s: float, step_s: float, share: float) -> None:
-    """As slow as a big model: a whole share takes a whole step, what is left of a lost one takes its part of it."""
+    """Sleeps so that a step takes as long as one of a big model. `share` is this batch's part of a rank's share."""
     time.sleep(max(0.0, began_s + step_s * min(1.0, share) - time.monotonic()))
 
 
 def tell(run: tradewind.Run) -> None:
-    """The last step that every rank has."""
+    """Prints the loss of the last completed step."""
     if run.loss is not None:
         print(f"step {run.step - 1} loss {run.loss:.4f} world {run.world_size}", flush=True)
 
@@ -148,7 +148,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--checkpoint", type=Path, metavar="FOLDER", help="save here, and resume from here")
     parser.add_argument("--checkpoint-every", type=int, default=20, metavar="STEPS")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--step-ms", type=float, default=0, help="let a step take at least so long, as a big model's")
+    parser.add_argument("--step-ms", type=float, default=0, help="minimum time of a step, to simulate a big model")
     parser.add_argument("--text", type=Path, default=Path(__file__).with_name("text.txt"))
     return parser.parse_args()
 

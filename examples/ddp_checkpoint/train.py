@@ -1,6 +1,6 @@
-"""A plain torchrun script: a small network learns a function by DDP, and goes on from its snapshot when restarted.
+"""A plain torchrun script: a small network learns a function with DDP, and resumes from its snapshot after a restart.
 
-Nothing in it knows of Tradewind. Start it with `torchrun --nproc-per-node=2 train.py`, or with `tradewind run`.
+It does not use Tradewind. Start it with `torchrun --nproc-per-node=2 train.py`, or with `tradewind run`.
 """
 
 import argparse
@@ -21,7 +21,7 @@ HIDDEN = 256
 
 
 def make_dataset(samples: int) -> TensorDataset:
-    """Points, and what a fixed random function makes of them: the same in every process."""
+    """Makes points and the values of a fixed random function at them: the same in every process."""
     generator = torch.Generator().manual_seed(7)
     points = torch.randn(samples, INPUTS, generator=generator)
     directions = torch.randn(INPUTS, 1, generator=generator) / INPUTS**0.5
@@ -96,7 +96,7 @@ class Trainer:
 
 
 def tracer(prefix: str | None) -> Callable[[int], None]:
-    """Writes `<unix time> <step> <world>` for each step, to a file of this process."""
+    """Returns a function that writes `<unix time> <step> <world>` for each step to a file of this process."""
     if prefix is None:
         return lambda step: None
     world = dist.get_world_size()
@@ -117,7 +117,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=32, help="samples of one rank in a step")
     parser.add_argument("--samples", type=int, default=4096, help="size of the data set")
     parser.add_argument("--learning-rate", type=float, default=1e-3)
-    parser.add_argument("--step-ms", type=float, default=0, help="let a step take at least so long, as a big model's")
+    parser.add_argument("--step-ms", type=float, default=0, help="minimum time of a step, to simulate a big model")
     parser.add_argument("--trace", metavar="FILE_PREFIX", help="append each completed step to FILE_PREFIX.<rank>.<pid>")
     return parser.parse_args()
 

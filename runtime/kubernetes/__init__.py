@@ -1,5 +1,5 @@
-"""The one client and the one watch for Kubernetes: only this package imports kubernetes_asyncio.
+"""The Kubernetes client and watch. Only this package imports kubernetes_asyncio.
 
-The library brings the configuration (a pod's own, a kubeconfig with all its ways to log in) and the requests. Its typed
-models are not used: building them takes ten times as long as the request itself.
+The library provides the configuration (from a pod or a kubeconfig, with all logins) and the requests. Its typed models
+are not used, because building them takes ten times as long as the request itself.
 """

@@ -21,13 +21,13 @@ MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 _TEMPORARY = (401, 408, 425, 429)
-"""Refusals that may not be repeated: a token is renewed, a limit of requests is over."""
+"""Statuses after which a retry may succeed: a token is renewed, a rate limit is over."""
 
 Query = Mapping[str, str | int]
 
 
 class ApiUnavailable(Temporary):
-    """The server did not answer, or cannot answer now: the request may or may not have been executed."""
+    """The server did not answer, or cannot answer now. The request may have been executed."""
 
     def __init__(self, why: str, code: int = 0, retry_after_s: float = 0.0) -> None:
         super().__init__(f"{why} ({code})" if code else why)
@@ -38,7 +38,7 @@ class ApiUnavailable(Temporary):
 
 
 class WatchSilent(ApiUnavailable):
-    """A watch was open, and not even the bookmarks that were requested came."""
+    """An open watch got nothing, not even the requested bookmarks."""
 
 
 class ApiRefused(Permanent):
@@ -63,7 +63,7 @@ class AlreadyExists(ApiRefused):
 
 
 class Expired(ApiRefused):
-    """The resource version of the request is too old or unknown: list again."""
+    """The resource version of the request is too old or unknown. List again."""
 
 
 class _Cause(msgspec.Struct):
@@ -97,12 +97,12 @@ class KubernetesApi:
         return await self._call("PATCH", path, body=body, content_type=content_type)
 
     async def apply(self, path: str, manifest: object, field_manager: str) -> bytes:
-        """Creates the object or sets what the manifest says; fields that others have set beside it stay."""
+        """Creates the object or sets the fields of the manifest. Fields that others have set remain."""
         query = {"fieldManager": field_manager, "force": "true"}
         return await self._call("PATCH", path, query=query, body=manifest, content_type=APPLY_PATCH)
 
     async def delete(self, path: str, *, grace_s: int | None = None, uid: str = "") -> bytes:
-        """With `uid` deletes only that very object, not a later one of the same name."""
+        """Deletes an object. With `uid`, deletes only the object with that uid, not a later one of the same name."""
         options: dict[str, object] = {"kind": "DeleteOptions", "apiVersion": "v1"}
         if grace_s is not None:
             options["gracePeriodSeconds"] = grace_s
@@ -111,9 +111,9 @@ class KubernetesApi:
         return await self._call("DELETE", path, body=options)
 
     async def watch(self, path: str, query: Query, silence_s: float) -> AsyncGenerator[bytes, None]:
-        """Lines as they come, until the server ends the watch. Raises `WatchSilent` after `silence_s` without any.
+        """Yields lines until the server ends the watch. Raises `WatchSilent` after `silence_s` without a line.
 
-        A running watch outlives the token that it was opened with.
+        A watch continues after its token has expired.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=silence_s)
         with _translated(silence_s):
@@ -137,7 +137,7 @@ class KubernetesApi:
         body: object = None,
         content_type: str = "application/json",
     ) -> bytes:
-        """Repeats a request once whose token expired on the way."""
+        """Sends a request, and repeats it once if its token has just expired."""
         try:
             return await self._call_once(method, path, query or {}, body, content_type)
         except ApiUnavailable as error:
@@ -192,7 +192,7 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 
 def _detect_dead_peer(response: aiohttp.ClientResponse) -> None:
-    """A client sends nothing on a watch, so only keepalive probes show that the server is gone."""
+    """Turns on keepalive probes: a client sends nothing on a watch, so only they show that the server is gone."""
     transport = response.connection.transport if response.connection is not None else None
     connection = transport.get_extra_info("socket") if transport is not None else None
     if connection is None:

@@ -23,7 +23,7 @@ _library: Any = kubernetes_asyncio.client
 _loading: Any = kubernetes_asyncio.config
 
 Tokens = Callable[[], Awaitable[str]]
-"""Gives a token that is valid now."""
+"""Returns a valid token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +33,25 @@ class ApiConfiguration:
     library: Any
     """The configuration object of kubernetes_asyncio."""
     ca_certificate: str = ""
-    """The server's certificate authority in PEM, where no file holds it."""
+    """The server's certificate authority in PEM, if it is not in a file."""
 
 
 @contextlib.asynccontextmanager
 async def connected(
     configuration: ApiConfiguration, user_agent: str, call_s: float = CALL_S
 ) -> AsyncIterator[KubernetesApi]:
-    """Sends nothing yet. Raises `ApiUnavailable` if the certificate authority cannot be read."""
+    """Opens a client, without a request. Raises `ApiUnavailable` if the certificate authority is unreadable."""
     try:
         api = _api_client(configuration)
     except ssl.SSLError as error:
-        raise ApiUnavailable(f"its certificate authority cannot be read: {error}") from None
+        raise ApiUnavailable(f"the certificate authority cannot be read: {error}") from None
     async with api:
         api.user_agent = user_agent
         yield KubernetesApi(api, call_s)
 
 
 async def from_pod_or_kubeconfig(kubeconfig: str | None) -> ApiConfiguration:
-    """The kubeconfig if there is one, else the account of the pod that this process runs in."""
+    """Reads the kubeconfig if one is given, else the account of the pod that this process runs in."""
     return await from_kubeconfig(kubeconfig) if kubeconfig else from_pod()
 
 
@@ -64,7 +64,7 @@ async def from_kubeconfig(path: str) -> ApiConfiguration:
     except (ConfigException, OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
         why = str(error) or type(error).__name__
         raise UserError(f"The kubeconfig {path} cannot be used: {why}", "correct KUBECONFIG") from error
-    # The loader reads a token file again, and runs a login program again when its token has expired.
+    # The loader reads token files again, and runs login programs again when a token has expired.
     configuration.refresh_api_key_hook = loader.load_and_set
     return ApiConfiguration(configuration)
 
@@ -74,8 +74,8 @@ def from_pod() -> ApiConfiguration:
     try:
         _loading.load_incluster_config(client_configuration=configuration, try_refresh_token=False)
     except ConfigException as error:
-        hint = "set KUBECONFIG, or run it in a pod whose service account is mounted"
-        raise UserError(f"There is no way to the Kubernetes API: {error}", hint) from error
+        hint = "set KUBECONFIG, or run in a pod with a mounted service account"
+        raise UserError(f"Cannot find the Kubernetes API: {error}", hint) from error
 
     def read_token(refreshed: Any) -> None:
         refreshed.api_key[BEARER] = f"Bearer {Path(ACCOUNT_TOKEN_FILE).read_text().strip()}"
@@ -85,7 +85,7 @@ def from_pod() -> ApiConfiguration:
 
 
 def from_endpoint(endpoint: str, tokens: Tokens, ca_certificate: str = "") -> ApiConfiguration:
-    """Without a certificate the authorities of this machine are trusted."""
+    """Configures a client for an address. Without a certificate, trusts the authorities of this machine."""
     configuration = _library.Configuration(host=endpoint.rstrip("/"))
     configuration.api_key[BEARER] = ""
 
@@ -102,7 +102,7 @@ def _api_client(configuration: ApiConfiguration) -> Any:
     library.disable_strict_ssl_verification = True
     if not configuration.ca_certificate:
         return _library.ApiClient(library)
-    # The library reads the authority from a file, once, while it builds the client.
+    # The library reads the authority from a file, only while it builds the client.
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
         file.write(configuration.ca_certificate)
         file.flush()

@@ -1,12 +1,9 @@
-"""The parts of Kubernetes objects that we read; decoding skips the rest."""
+"""The parts of Kubernetes objects that Tradewind reads. Decoding skips the rest."""
 
 from datetime import datetime
 from typing import Protocol
 
 from msgspec import Raw, Struct, field
-
-PULL_FAILURES = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
-"""Reasons for which a container waits because its image cannot be pulled."""
 
 
 class Metadata(Struct, frozen=True, rename="camel"):
@@ -78,7 +75,7 @@ class ContainerState(Struct, frozen=True):
 class ContainerStatus(Struct, frozen=True):
     name: str
     image: str = ""
-    """While the container waits, the image that the pod asks for (not verified against Google)."""
+    """While the container waits, the image in the pod's manifest (not verified against Google)."""
     state: ContainerState = ContainerState()
 
 

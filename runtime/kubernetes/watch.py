@@ -1,8 +1,8 @@
-"""Lists the objects of one kind, then watches them until cancelled. Nothing is polled.
+"""Lists the objects of one kind, then watches them until cancelled, without polling.
 
-A watch resumes where the last one ended. When the server has forgotten that version (410), is silent, or refuses for
-any other reason, everything is listed again and compared, so that deletions in between are reported too. The same
-happens every ten minutes in any case.
+A watch resumes where the last one ended. If the server no longer knows that version (410), is silent, or refuses for
+another reason, the watcher lists all objects again and compares them, so that it also reports deletions in between. It
+does the same every ten minutes.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Seen(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Vanished(Generic[T]):
-    """A deleted object, as it was last seen."""
+    """A deleted object, as last seen."""
 
     object: T
 
@@ -56,7 +56,7 @@ Change = Seen[T] | Vanished[T]
 
 
 class View(Generic[T]):
-    """All known objects by name. One with the same name and another uid is another object: the first has vanished."""
+    """All known objects by name. An object with a known name and a new uid replaces one that has vanished."""
 
     def __init__(self) -> None:
         self._objects: dict[str, T] = {}
@@ -66,7 +66,7 @@ class View(Generic[T]):
         return MappingProxyType(self._objects)
 
     def replace(self, listed: Iterable[T]) -> list[Change[T]]:
-        """Takes a complete list: what is known and not listed has vanished."""
+        """Replaces all objects. Known objects that are not listed have vanished."""
         there = {found.metadata.name: found for found in listed}
         changes: list[Change[T]] = [
             Vanished(known) for name, known in self._objects.items() if not _is_same(known, there.get(name))
@@ -93,9 +93,9 @@ class View(Generic[T]):
 @dataclass(frozen=True, slots=True)
 class WatchRules:
     watch_s: int = 290
-    """Seconds after which the server is asked to end a watch, and the next one begins."""
+    """Requested duration of a watch in seconds. Then the next watch begins."""
     silence_s: float = 75.0
-    """Seconds without a line after which a watch is given up; servers send a bookmark every minute."""
+    """Seconds without a line after which a watch is abandoned. Servers send a bookmark every minute."""
     relist_s: float = 600.0
     """Seconds between two complete lists."""
     page: int = 500
@@ -117,7 +117,7 @@ class Watcher(Generic[T]):
     ) -> None:
         self.view: View[T] = View()
         self.synced = asyncio.Event()
-        """Set once everything was listed."""
+        """Set once all objects were listed."""
         self._api = api
         self._path = path
         self._decoder: Decoder[T] = Decoder(kind)
@@ -131,7 +131,7 @@ class Watcher(Generic[T]):
         self._log_trouble = WhyLog(self._log, "kubernetes_watch_troubled")
 
     async def run(self) -> None:
-        """Runs until cancelled."""
+        """Lists and watches, until cancelled."""
         while True:
             version: str | None = await self._list()
             list_again_at_s = self._clock.monotonic_s() + self._rules.relist_s * random.uniform(0.9, 1.1)
@@ -139,7 +139,7 @@ class Watcher(Generic[T]):
                 version = await self._watch(version)
 
     async def _list(self) -> str:
-        """Lists until that succeeds; returns the version that the list shows."""
+        """Lists until that succeeds. Returns the version of the list."""
         while True:
             try:
                 version, found = await self._pages()
@@ -169,7 +169,7 @@ class Watcher(Generic[T]):
                 return listing.metadata.resource_version, found
 
     async def _watch(self, version: str) -> str | None:
-        """Runs one watch. Returns the version at which the next begins, or None if everything must be listed again."""
+        """Runs one watch. Returns the version for the next watch, or None if all objects must be listed again."""
         rules, began_s = self._rules, self._clock.monotonic_s()
         query: Query = {
             **self._query,
@@ -184,7 +184,7 @@ class Watcher(Generic[T]):
                     self._backoff.reset()
         except Expired as error:
             self._log.info("kubernetes_version_expired", version=version, why=str(error))
-            # The server answers: pauses that grew while it was away no longer apply.
+            # The server answers, so the pauses that grew while it was away are too long.
             self._backoff.reset()
             await self._backoff.wait()
             return None
@@ -200,7 +200,7 @@ class Watcher(Generic[T]):
         return version
 
     def _take(self, line: bytes) -> str:
-        """Returns the version up to which everything is known now."""
+        """Handles a line. Returns the version up to which all changes are known."""
         try:
             event = _event.decode(line)
             if event.type == "BOOKMARK":
@@ -219,7 +219,7 @@ class Watcher(Generic[T]):
         return found.metadata.resource_version
 
     def _read(self, raw: msgspec.Raw) -> T | None:
-        """Skips an object that cannot be decoded."""
+        """Decodes an object; None if that fails."""
         try:
             return self._decoder.decode(raw)
         except Undecodable as error:

@@ -1,4 +1,4 @@
-"""What was asked of the cloud, and when it arrived: for tests and measurements."""
+"""The calls that the cloud received, with their times, for tests and measurements."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from runtime.clock import Clock
 
-KEPT = 20_000
+MAX_CALLS = 20_000
 
 
 class Call(Struct, frozen=True):
@@ -16,20 +16,20 @@ class Call(Struct, frozen=True):
     at_s: float
     """Unix seconds."""
     monotonic_s: float
-    """Of this machine's monotonic clock, so that another process here can compare."""
+    """Seconds of this machine's monotonic clock, which its other processes can compare."""
     api: str
     """`gke`, `compute`, `token` or `control`."""
     method: str
     target: str
     detail: str
     outcome: str
-    """`OK`, or the code of the refusal; empty while it is not known."""
+    """`OK`, or the code of the refusal; empty until the call ends."""
 
 
 @dataclass(slots=True)
 class CallLog:
     clock: Clock
-    _calls: deque[Call] = field(default_factory=lambda: deque(maxlen=KEPT))
+    _calls: deque[Call] = field(default_factory=lambda: deque(maxlen=MAX_CALLS))
     _last: int = 0
 
     def arrived(self, api: str, method: str, target: str, detail: str = "") -> int:
@@ -47,7 +47,7 @@ class CallLog:
             )
 
     def since(self, number: int, api: str = "", method: str = "") -> list[Call]:
-        """Those after that number, oldest first."""
+        """The calls after that number, oldest first."""
         return [
             call
             for call in self._calls

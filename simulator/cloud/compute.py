@@ -1,4 +1,4 @@
-"""The little of Compute's REST API that is needed beside GKE's: quotas, machines, groups, the end of certain nodes."""
+"""The part of Compute's REST API that GKE's lacks: quotas, instances, groups, deletion of chosen nodes."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterator
@@ -23,7 +23,7 @@ _FILTER = re.compile(r"(?:labels\.([a-z0-9_-]+)(?::\*|=([a-z0-9_-]*)))?\Z")
 
 
 def label_filter(text: str) -> Wanted | None:
-    """`labels.KEY:*` or `labels.KEY=VALUE`; None where it is another."""
+    """The filter `labels.KEY:*` or `labels.KEY=VALUE`; None for any other text."""
     matched = _FILTER.match(text)
     if matched is None:
         return None
@@ -39,12 +39,12 @@ def instances_of(cloud: Cloud, project: str, wanted: Wanted) -> Iterator[tuple[P
 
 
 def _interface(spec: PoolSpec) -> dict[str, Any]:
-    """Private nodes have no access config, and so no external address."""
+    """The network interface; private nodes have no access config, so no external address."""
     access = [] if spec.private else [{"kind": "compute#accessConfig", "type": "ONE_TO_ONE_NAT"}]
     return {"name": "nic0", **({"accessConfigs": access} if access else {})}
 
 
-def instance_told(pool: Pool, node: Node, instance: Instance, started: str) -> dict[str, Any]:
+def instance_body(pool: Pool, node: Node, instance: Instance, started: str) -> dict[str, Any]:
     spec = pool.spec
     zone = f"{API}/projects/{node.pool.project}/zones/{node.zone}"
     gpus = [{"acceleratorType": f"{zone}/acceleratorTypes/{spec.accelerator}", "acceleratorCount": spec.accelerators}]
@@ -54,7 +54,7 @@ def instance_told(pool: Pool, node: Node, instance: Instance, started: str) -> d
         "name": node.name,
         "zone": zone,
         "machineType": f"{zone}/machineTypes/{spec.machine.name}",
-        "status": "STOPPING" if instance.is_doomed else "RUNNING",
+        "status": "STOPPING" if instance.is_noticed else "RUNNING",
         "creationTimestamp": started,
         "lastStartTimestamp": started,
         "labels": {**spec.resource_labels, "goog-k8s-node-pool-name": pool.key.pool},
@@ -67,14 +67,14 @@ def instance_told(pool: Pool, node: Node, instance: Instance, started: str) -> d
 BASE = "/compute/v1/projects/{project}"
 
 CODES = {Shortage.STOCKOUT: "ZONE_RESOURCE_POOL_EXHAUSTED", Shortage.QUOTA: "QUOTA_EXCEEDED"}
-"""What Compute calls what GKE calls otherwise."""
+"""Compute's names for GKE's codes."""
 
 Answer = web.Response | Refusal
 
 
 class Instances(Struct, frozen=True):
     instances: list[str] = field(default_factory=list)
-    """Addresses that end with the node's name."""
+    """URLs that end with the node's name."""
     skip: bool = field(default=False, name="skipInstancesOnValidationError")
 
 
@@ -127,13 +127,13 @@ class ComputeApi:
         if region not in self._service.cloud.rules.regions:
             return refusals.no_resource(f"projects/{project}/regions/{region}")
         link = f"{API}/projects/{project}/regions/{region}"
-        told = {"kind": "compute#region", "name": region, "status": "UP", "selfLink": link}
-        return reply(told | {"quotas": self._quotas(project, region)})
+        reported = {"kind": "compute#region", "name": region, "status": "UP", "selfLink": link}
+        return reply(reported | {"quotas": self._quotas(project, region)})
 
     async def _project(self, request: web.Request) -> Answer:
         project = request.match_info["project"]
-        told = {"kind": "compute#project", "name": project, "selfLink": f"{API}/projects/{project}"}
-        return reply(told | {"quotas": self._quotas(project, quotas.PROJECT_WIDE)})
+        reported = {"kind": "compute#project", "name": project, "selfLink": f"{API}/projects/{project}"}
+        return reply(reported | {"quotas": self._quotas(project, quotas.PROJECT_WIDE)})
 
     def _quotas(self, project: str, scope: str) -> list[dict[str, Any]]:
         cloud, used = self._service.cloud, quotas.usage(self._service.cloud)
@@ -157,9 +157,9 @@ class ComputeApi:
         for pool, node, instance in found[int(begin) : end]:
             scope = items.setdefault(f"zones/{node.zone}", {"instances": []})
             started = rfc3339(self._service.wall_s(instance.started_s))
-            scope["instances"].append(instance_told(pool, node, instance, started))
-        told: dict[str, Any] = {"kind": "compute#instanceAggregatedList", "items": items}
-        return reply(told | ({"nextPageToken": str(end)} if end < len(found) else {}))
+            scope["instances"].append(instance_body(pool, node, instance, started))
+        reported: dict[str, Any] = {"kind": "compute#instanceAggregatedList", "items": items}
+        return reply(reported | ({"nextPageToken": str(end)} if end < len(found) else {}))
 
     async def _group(self, request: web.Request) -> Answer:
         found = self._find(request)
@@ -180,7 +180,7 @@ class ComputeApi:
         )
 
     async def _errors(self, request: web.Request) -> Answer:
-        """Newest first (not verified against Google)."""
+        """Lists the errors of a group, newest first (not verified against Google)."""
         found = self._find(request)
         if isinstance(found, Refusal):
             return found
@@ -205,14 +205,14 @@ class ComputeApi:
         return reply({"managedInstances": [self._managed_instance(pool, node) for node in there]})
 
     def _managed_instance(self, pool: Pool, node: Node) -> dict[str, Any]:
-        told: dict[str, Any] = {"instance": _link(pool, node.zone, node.name), "currentAction": "CREATING"}
+        reported: dict[str, Any] = {"instance": _link(pool, node.zone, node.name), "currentAction": "CREATING"}
         if node.instance is not None:
             is_running = view.is_running(self._service.cloud, node)
-            told |= {"id": node.instance.id, "instanceStatus": "RUNNING" if is_running else "STAGING"}
-            told["currentAction"] = "NONE" if is_running else "CREATING"
+            reported |= {"id": node.instance.id, "instanceStatus": "RUNNING" if is_running else "STAGING"}
+            reported["currentAction"] = "NONE" if is_running else "CREATING"
         if node.refused is not None:
-            told["lastAttempt"] = {"errors": {"errors": [_error(node.refused)]}}
-        return told
+            reported["lastAttempt"] = {"errors": {"errors": [_error(node.refused)]}}
+        return reported
 
     async def _delete(self, request: web.Request) -> Answer:
         body = await body_of(request, Instances)
@@ -225,7 +225,7 @@ class ComputeApi:
         )
         if not isinstance(outcome, Started):
             return outcome if isinstance(outcome, Refusal) else reply({})
-        return reply(self._told(self._service.cloud.operations[outcome.operation]))
+        return reply(self._reported(self._service.cloud.operations[outcome.operation]))
 
     async def _operation(self, request: web.Request) -> Answer:
         path = request.match_info
@@ -233,7 +233,7 @@ class ComputeApi:
         wanted = (path["project"], path["zone"])
         if operation is None or (operation.cluster.project, operation.zone) != wanted:
             return refusals.no_resource("projects/{project}/zones/{zone}/operations/{operation}".format(**path))
-        return reply(self._told(operation))
+        return reply(self._reported(operation))
 
     def _find(self, request: web.Request) -> tuple[Pool, Group] | Refusal:
         path = request.match_info
@@ -244,9 +244,9 @@ class ComputeApi:
                 return pool, group
         return refusals.no_resource("projects/{project}/zones/{zone}/instanceGroupManagers/{group}".format(**path))
 
-    def _told(self, operation: Operation) -> dict[str, Any]:
+    def _reported(self, operation: Operation) -> dict[str, Any]:
         link = f"{API}/projects/{operation.cluster.project}/zones/{operation.zone}"
-        told: dict[str, Any] = {
+        reported: dict[str, Any] = {
             "kind": "compute#operation",
             "id": operation.name.split("-")[1],
             "name": operation.name,
@@ -258,8 +258,8 @@ class ComputeApi:
             "insertTime": rfc3339(self._service.wall_s(operation.started_s)),
         }
         if operation.done_s is not None:
-            told["endTime"] = rfc3339(self._service.wall_s(operation.done_s))
-        return told
+            reported["endTime"] = rfc3339(self._service.wall_s(operation.done_s))
+        return reported
 
 
 def _link(pool: Pool, zone: str, node: NodeName) -> str:

@@ -1,4 +1,4 @@
-"""The control endpoint: what a test, a demo or a person orders, and what they may look at."""
+"""The control endpoint: orders from tests, demos and people, and the state that they can read."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -44,7 +44,7 @@ class UpgradeBody(Struct, frozen=True, forbid_unknown_fields=True):
     cluster: str
     pool: str
     forced: bool = False
-    """Also during a maintenance exclusion."""
+    """Upgrade even during a maintenance exclusion."""
 
 
 class MaintenanceBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,7 +61,7 @@ class StockoutBody(Struct, frozen=True, forbid_unknown_fields=True):
     zone: str
     on: bool
     accelerator: str | None = None
-    """None: everything in the zone."""
+    """None: all accelerators in the zone."""
 
 
 class CapacityBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,12 +82,12 @@ class QuotaBody(Struct, frozen=True, forbid_unknown_fields=True):
     region: str = ""
     """Empty for a quota of the whole project."""
     project: str | None = None
-    """None: all."""
+    """None: all projects."""
 
 
 class RolesBody(Struct, frozen=True, forbid_unknown_fields=True):
     account: str
-    """Of nodes; `default` is the project's default account."""
+    """Service account of nodes; `default` is the project's default account."""
     granted: bool
 
 
@@ -98,7 +98,7 @@ class CutBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ApiBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """How an API behaves towards everybody. What is not named stays as it is."""
+    """Switches the behaviour of an API for all callers; None leaves a switch as it is."""
 
     api: str = "gke"
     away: bool | None = None
@@ -107,16 +107,16 @@ class ApiBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RefuseBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the next calls of a method are refused with."""
+    """The refusal of the next calls of a method."""
 
     method: str
     code: Code
     message: str
     reason: str = ""
-    """Google's constant; one that begins with a small letter is Compute's older kind, such as `resourceNotReady`."""
+    """Google's constant. A lower-case first letter marks Compute's older kind, such as `resourceNotReady`."""
     api: str = "gke"
     times: Annotated[int, Meta(ge=0, le=1000)] = 1
-    """0 takes back what is left."""
+    """Number of calls to refuse; 0 cancels the refusal."""
 
 
 class ControlApi:
@@ -170,7 +170,7 @@ class ControlApi:
     async def _seen_calls(self, request: web.Request) -> web.Response:
         since = request.query.get("since", "0")
         if not since.isdecimal():
-            return mistake("`since` is the number of a call.")
+            return mistake("`since` must be the number of a call.")
         return reply(self._calls.since(int(since), request.query.get("api", ""), request.query.get("method", "")))
 
     async def _preempt(self, request: web.Request) -> web.Response:
@@ -255,7 +255,7 @@ class ControlApi:
             try:
                 await region.set_roles(body.account, body.granted)
             except RegionTrouble as trouble:
-                return mistake(f"The region {name} did not obey: {trouble}", 502)
+                return mistake(f"Region {name} did not carry out the order: {trouble}", 502)
         return await self._order(request, body.account, SetRoles(body.account, body.granted))
 
     async def _cut(self, request: web.Request) -> web.Response:
@@ -269,7 +269,7 @@ class ControlApi:
             await self._regions[body.region].cut(body.cut, body.cluster)
         except RegionTrouble as trouble:
             self._calls.ended(number, "UNAVAILABLE")
-            return mistake(f"The region {body.region} did not obey: {trouble}", 502)
+            return mistake(f"Region {body.region} did not carry out the order: {trouble}", 502)
         self._calls.ended(number, "OK")
         return reply({"ok": True})
 

@@ -1,6 +1,6 @@
 """A service account of the simulator: a key file that Google's libraries use unchanged, and the token endpoint.
 
-There a signed claim of the account or a refresh token of a user becomes an access token.
+The endpoint exchanges a signed claim of the account, or a refresh token of a user, for an access token.
 """
 
 import base64
@@ -47,7 +47,7 @@ class ServiceAccount:
         }
 
     def claims(self, assertion: str) -> dict[str, Any] | None:
-        """Of a JWT that this account has signed; None if it has not."""
+        """The claims of a JWT that this account signed; None for any other text."""
         signed, _, signature = assertion.rpartition(".")
         try:
             self.key.public_key().verify(_decoded(signature), signed.encode(), padding.PKCS1v15(), hashes.SHA256())
@@ -58,22 +58,22 @@ class ServiceAccount:
 
 
 def service_account(project: str, path: Path) -> ServiceAccount:
-    """With the key that a file already has, so that a restart leaves issued files good; else with a new one."""
+    """The account with the file's key, so that issued files stay valid after a restart; otherwise with a new key."""
     email = f"tradewind@{project}.iam.gserviceaccount.com"
     if not path.exists():
         return ServiceAccount(email, rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS))
     try:
-        held = json.loads(path.read_bytes())
-        key = serialization.load_pem_private_key(held["private_key"].encode(), password=None)
+        stored = json.loads(path.read_bytes())
+        key = serialization.load_pem_private_key(stored["private_key"].encode(), password=None)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is there and holds no key: {error}", "remove it, or give another file") from None
+        raise UserError(f"{path} exists but has no key: {error}", "remove it, or give another file") from None
     if not isinstance(key, rsa.RSAPrivateKey):
-        raise UserError(f"{path} holds a key that is not RSA.", "remove it, or give another file")
+        raise UserError(f"The key in {path} is not an RSA key.", "remove it, or give another file")
     return ServiceAccount(email, key)
 
 
 def write_key_file(account: ServiceAccount, project: str, token_uri: str, path: Path) -> None:
-    """Whole or not at all, and for its owner's eyes only."""
+    """Writes the key file atomically, readable by its owner only."""
     text = json.dumps(account.key_file(project, token_uri), indent=2)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -83,7 +83,7 @@ def write_key_file(account: ServiceAccount, project: str, token_uri: str, path: 
         beside.replace(path)
     except OSError as error:
         raise UserError(
-            f"The credentials cannot be written to {path}: {error}", "give a file in a folder of yours"
+            f"Cannot write the credentials to {path}: {error}", "give a file in a folder that you can write to"
         ) from None
 
 
@@ -91,13 +91,14 @@ def _decoded(part: str) -> bytes:
     return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
 
 
+BAD_SIGNATURE = "Invalid JWT Signature."
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 USER_GRANT = "refresh_token"
 """The refresh token of the only user is the secret."""
 
 
 class TokenEndpoint:
-    """Without an account nobody has a key, and nobody gets a token."""
+    """Issues access tokens. Without an account it issues none for signed claims."""
 
     def __init__(
         self, account: ServiceAccount | None, secret: str, lifetime_s: float, clock: Clock, calls: CallLog
@@ -136,7 +137,7 @@ class TokenEndpoint:
             return _error("unsupported_grant_type", f"Invalid grant_type: {grant}")
         claims = None if self._account is None else self._account.claims(assertion)
         if claims is None:
-            return _error("invalid_grant", "Invalid JWT Signature.")
+            return _error("invalid_grant", BAD_SIGNATURE)
         expires = claims.get("exp")
         if not isinstance(expires, int | float) or expires <= self._clock.wall_s():
             return _error("invalid_grant", "Invalid JWT: Token must be a short-lived token; check your clock.")

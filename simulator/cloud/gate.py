@@ -1,4 +1,4 @@
-"""Who may come in: the checks that Google makes before it looks at what is asked."""
+"""The checks that Google makes before it looks at the request itself."""
 
 from collections import deque
 from collections.abc import Collection
@@ -20,21 +20,21 @@ class Gate:
     auth: bool = True
     calls_per_minute: int = 0
     disabled: set[tuple[str, str]] = field(default_factory=set)
-    """Projects and services: their API is not enabled."""
+    """Projects and services whose API is not enabled."""
     throttling: set[str] = field(default_factory=set)
-    """Services that refuse every call as one too many."""
+    """Services that refuse every call with a rate limit."""
     away: set[str] = field(default_factory=set)
-    """Services that nobody answers for."""
+    """Services that are unavailable."""
     planned: dict[tuple[str, str], deque[Refusal]] = field(default_factory=dict)
-    """What the next calls of a method are refused with, by service and method."""
+    """Refusals of the next calls, by service and method."""
     methods: set[tuple[str, str]] = field(default_factory=set)
-    """All that may be called, by service."""
+    """All known methods, by service."""
     _recent: dict[str, deque[float]] = field(default_factory=dict)
 
     def refusal(
         self, service: str, project: str, authorization: str, user_project: str = "", method: str = ""
     ) -> Refusal | None:
-        """Why a call is refused. `user_project` is the `X-Goog-User-Project` header, which users must send."""
+        """The refusal of a call, if any. `user_project` is the `X-Goog-User-Project` header, which users must send."""
         token = tokens.bearer(authorization)
         if service in self.away:
             return refusals.away()

@@ -1,4 +1,4 @@
-"""What there is, what it costs and what the market says, as plain data for the control endpoint."""
+"""Resources, costs and markets as plain data for the control endpoint."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ Wanted = Callable[[Labels], bool]
 
 
 def wanting(label: str) -> Wanted:
-    """Those that carry the label `key=value` (or `key`); an empty one wants all."""
+    """A predicate for the label `key=value` or `key`; an empty label selects everything."""
     key, separator, value = label.partition("=")
     return lambda labels: not key or (labels.get(key) == value if separator else key in labels)
 
@@ -66,13 +66,13 @@ def bill_of(cloud: Cloud, now_s: float, speed: float, label: str = "") -> dict[s
 
 
 def market(cloud: Cloud) -> list[dict[str, Any]]:
-    """What was told of, or is used."""
+    """Markets with an offer or with nodes."""
     used = {cloud.pools[node.pool].market(node.zone) for node in cloud.nodes.values()}
-    return _told(cloud, {*cloud.offers, *used})
+    return _reported(cloud, {*cloud.offers, *used})
 
 
-def _told(cloud: Cloud, markets: Iterable[Market]) -> list[dict[str, Any]]:
-    held = spot.held(cloud, doomed_too=True)
+def _reported(cloud: Cloud, markets: Iterable[Market]) -> list[dict[str, Any]]:
+    held = spot.held(cloud, noticed_too=True)
     return [
         {
             "zone": each.zone,
@@ -88,7 +88,7 @@ def _told(cloud: Cloud, markets: Iterable[Market]) -> list[dict[str, Any]]:
 
 
 def prices(cloud: Cloud, speed: float) -> list[dict[str, Any]]:
-    """For whoever lives in real time, of which an hour is `speed` hours of the cloud; of every zone there may be."""
+    """Prices of all possible zones for users in real time, where an hour is `speed` hours of the cloud."""
     zones = (f"{region}-{letter}" for region in cloud.rules.regions for letter in ZONE_LETTERS)
     everywhere = {Market(zone, name) for zone in zones for name in ACCELERATORS}
     return [
@@ -98,7 +98,7 @@ def prices(cloud: Cloud, speed: float) -> list[dict[str, Any]]:
             "spot_micro_usd_per_hour": round(each["spot_micro_usd_per_hour"] * speed),
             "on_demand_micro_usd_per_hour": round(each["on_demand_micro_usd_per_hour"] * speed),
         }
-        for each in _told(cloud, everywhere | cloud.offers.keys())
+        for each in _reported(cloud, everywhere | cloud.offers.keys())
     ]
 
 
@@ -174,5 +174,5 @@ def _grouped(lines: list[BillLine], speed: float, keys: Callable[[BillLine], Ite
 
 
 def _sum(lines: list[BillLine], speed: float) -> int:
-    """Divided once, so that a sum of lines is not a sum of roundings."""
+    """Total cost, divided once, so that rounding errors do not add up."""
     return round(sum(line.cost for line in lines) * speed / bill.MS_PER_HOUR)

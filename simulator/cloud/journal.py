@@ -1,4 +1,4 @@
-"""What the cloud does, for people: what it was asked, how operations ended, which nodes came and went."""
+"""The log of the cloud: requests, results of operations, nodes that came and went."""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -26,7 +26,7 @@ from simulator.cloud.model.state import Cloud
 
 
 class Journal:
-    """To be told of every decision."""
+    """Logs every decision of the core."""
 
     def __init__(self) -> None:
         self._under_way: set[OperationName] = set()
@@ -39,7 +39,7 @@ class Journal:
                 if isinstance(event, Asked):
                     self._asked(event.request, effect.outcome)
             else:
-                self._told(effect.request)
+                self._reported(effect.request)
         for name in [*self._under_way]:
             self._maybe_ended(name, decision.state)
 
@@ -53,14 +53,14 @@ class Journal:
         else:
             self._log.info("ordered", what=kind)
 
-    def _told(self, request: RegionRequest) -> None:
+    def _reported(self, request: RegionRequest) -> None:
         match request:
             case WarnNode():
                 self._log.info("node_preempted", node=request.node, notice_s=round(request.notice_s, 3))
             case PlaceNode():
                 self._log.info("node_placed", node=request.node, zone=request.zone, instance=request.instance)
             case DrainNode():
-                return  # asked again and again
+                return  # repeated until the node is drained
             case AnnounceMaintenance():
                 self._log.info("maintenance_announced", node=request.node)
             case SilenceNode():
@@ -68,9 +68,9 @@ class Journal:
             case RemoveNode():
                 self._log.info("node_removed", node=request.node)
             case HostCluster():
-                self._log.info("cluster_hosted", cluster=request.called, region=request.region)
+                self._log.info("cluster_hosted", cluster=request.name_in_region, region=request.region)
             case DropCluster():
-                self._log.info("cluster_dropped", cluster=request.called, region=request.region)
+                self._log.info("cluster_dropped", cluster=request.name_in_region, region=request.region)
             case _:
                 assert_never(request)
 

@@ -1,4 +1,4 @@
-"""The regions over HTTP: told what to have, and looked at so that their absence and their return are noticed."""
+"""The regions over HTTP: requests to them, and polls that notice when one is away or back."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,13 +28,13 @@ T = TypeVar("T")
 
 REQUEST_S = 10.0
 REMOVE_S = 60.0
-"""Programs are given time to end."""
+"""Seconds for a removal, in which programs have time to end."""
 LOOK_S = 3.0
 _GONE = 404
 
 
 class RegionTrouble(Temporary):
-    """It did not answer, or did not obey."""
+    """The region did not answer, or did not carry out a request."""
 
 
 class RegionView(Struct, frozen=True):
@@ -43,7 +43,7 @@ class RegionView(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """What a region answers to a request: where a hosted cluster is, whether a node is drained."""
+    """A region's answer to a request: the endpoint of a hosted cluster, and if a node is drained."""
 
     endpoint: str = ""
     ca: str = ""
@@ -61,11 +61,11 @@ class RegionClient:
         return _as(RegionView, await self._call("GET", "/region", timeout_s=LOOK_S))
 
     async def cut(self, cut: bool, cluster: str | None) -> None:
-        """The Kubernetes API of one or all of its clusters stops answering, or answers again."""
+        """Makes the Kubernetes API of one or all of its clusters stop answering, or answer again."""
         await self._call("POST", "/region/cut", {"cut": cut} | ({} if cluster is None else {"cluster": cluster}))
 
     async def set_roles(self, account: str, granted: bool) -> None:
-        """Whether nodes of this service account may pull from Google's registries."""
+        """Allows or forbids nodes of this service account to pull from Google's registries."""
         await self._call("POST", "/region/roles", {"account": account, "granted": granted})
 
     async def tell(self, request: RegionRequest) -> Reply:
@@ -79,25 +79,27 @@ class RegionClient:
                     "token_seconds": self._token_s,
                     "authorized_networks": request.authorized_networks,
                 }
-                return _as(Reply, await self._call("PUT", _cluster(request.called), body))
+                return _as(Reply, await self._call("PUT", _cluster(request.name_in_region), body))
             case DrainNode():
-                path = f"{_node(request.called, request.node)}/drain"
+                path = f"{_node(request.name_in_region, request.node)}/drain"
                 return _as(Reply, await self._call("POST", path, gone_is_fine=True) or {"drained": True})
             case AnnounceMaintenance():
-                await self._call("POST", f"{_node(request.called, request.node)}/maintenance", {}, gone_is_fine=True)
+                await self._call(
+                    "POST", f"{_node(request.name_in_region, request.node)}/maintenance", {}, gone_is_fine=True
+                )
             case SilenceNode():
-                path = f"{_node(request.called, request.node)}/silence"
+                path = f"{_node(request.name_in_region, request.node)}/silence"
                 await self._call("POST", path, {"silent": request.silent}, gone_is_fine=True)
             case DropCluster():
-                await self._call("DELETE", _cluster(request.called), timeout_s=REMOVE_S, gone_is_fine=True)
+                await self._call("DELETE", _cluster(request.name_in_region), timeout_s=REMOVE_S, gone_is_fine=True)
             case PlaceNode():
-                await self._call("PUT", _node(request.called, request.node), _placing(request))
+                await self._call("PUT", _node(request.name_in_region, request.node), _placing(request))
             case WarnNode():
-                path = f"{_node(request.called, request.node)}/preempt"
+                path = f"{_node(request.name_in_region, request.node)}/preempt"
                 body = {"notice_s": request.notice_s, "delete_node": False}
                 await self._call("POST", path, body, gone_is_fine=True)
             case RemoveNode():
-                path = _node(request.called, request.node)
+                path = _node(request.name_in_region, request.node)
                 await self._call("DELETE", path, timeout_s=REMOVE_S, gone_is_fine=True)
             case _:
                 assert_never(request)
@@ -113,25 +115,25 @@ class RegionClient:
                 if response.status == _GONE and gone_is_fine:
                     return None
                 if response.status >= 400:
-                    said = (await response.text())[:300]
-                    raise RegionTrouble(f"{method} {path}: {response.status} {said}")
+                    text = (await response.text())[:300]
+                    raise RegionTrouble(f"{method} {path}: {response.status} {text}")
                 return await response.json(content_type=None)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise RegionTrouble(f"{method} {path}: {error or type(error).__name__}") from None
 
 
 async def watch(client: RegionClient, every_s: float, clock: Clock, post: Callable[[Event], None]) -> None:
-    """Looks at a region again and again, until cancelled."""
+    """Polls a region until cancelled."""
     why = WhyLog(logger(region=client.region), "region_watched")
     while True:
         try:
             view = await client.look()
             clusters = tuple(_name(each) for each in view.clusters)
             post(RegionSeen(clock.monotonic_s(), client.region, view.incarnation, clusters))
-            why(f"it is there, incarnation {view.incarnation}")
+            why(f"reachable, incarnation {view.incarnation}")
         except RegionTrouble as trouble:
             post(RegionMissed(clock.monotonic_s(), client.region, str(trouble)))
-            why(f"it is away: {trouble}")
+            why(f"unreachable: {trouble}")
         await asyncio.sleep(every_s)
 
 
@@ -148,16 +150,16 @@ def _placing(request: PlaceNode) -> dict[str, object]:
     }
 
 
-def _cluster(called: str) -> str:
-    return f"/region/clusters/{quote(called, safe='')}"
+def _cluster(name_in_region: str) -> str:
+    return f"/region/clusters/{quote(name_in_region, safe='')}"
 
 
-def _node(called: str, node: str) -> str:
-    return f"{_cluster(called)}/nodes/{quote(node, safe='')}"
+def _node(name_in_region: str, node: str) -> str:
+    return f"{_cluster(name_in_region)}/nodes/{quote(node, safe='')}"
 
 
 def _name(cluster: object) -> str:
-    """A region lists its clusters by name, or as objects that have one."""
+    """The name of a listed cluster, which a region gives as text or as an object."""
     return str(cluster.get("name", "")) if isinstance(cluster, dict) else str(cluster)
 
 
@@ -165,4 +167,4 @@ def _as(wanted: type[T], data: object) -> T:
     try:
         return convert(data, wanted)
     except ValidationError as error:
-        raise RegionTrouble(f"it said something else than expected: {error}") from None
+        raise RegionTrouble(f"unexpected answer: {error}") from None

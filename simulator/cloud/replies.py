@@ -1,4 +1,4 @@
-"""JSON over HTTP: bodies that are checked field by field, answers, errors in Google's form."""
+"""JSON over HTTP: checked bodies, answers, errors in Google's form."""
 
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
-from runtime.decoding import decode_checked
 from runtime.errors import UserError
+from runtime.problems import decode_checked
 from simulator.cloud.model.refusals import Code, Refusal
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ def reply(data: Any, status: int = 200) -> web.Response:
 
 
 async def body_of(request: web.Request, wanted: type[T]) -> T | web.Response:
-    """The body as it was wanted, or the answer to one that is not."""
+    """The decoded body, or the error response for an invalid one."""
     try:
         data = msgspec.json.decode(await request.read() or b"{}")
         return decode_checked(wanted, data, what="The body")
@@ -55,8 +55,8 @@ async def body_of(request: web.Request, wanted: type[T]) -> T | web.Response:
         return mistake(str(error))
 
 
-def mistake(sentence: str, status: int = 400) -> web.Response:
-    return reply({"error": sentence}, status)
+def mistake(message: str, status: int = 400) -> web.Response:
+    return reply({"error": message}, status)
 
 
 def google_error(refusal: Refusal) -> web.Response:

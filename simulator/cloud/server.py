@@ -1,4 +1,4 @@
-"""The cloud as a whole: core, market, regions, and the two ports that it serves. Wiring, no logic."""
+"""The whole cloud: core, market, regions and the two ports that it serves. Wiring, no logic."""
 
 import asyncio
 import contextlib
@@ -49,12 +49,12 @@ EVERYWHERE = ("0.0.0.0", "::", "")
 class Serving:
     grpc_address: str
     url: str
-    """Of the HTTP port, as others reach it."""
+    """URL at which others reach the HTTP port."""
 
 
 @contextlib.asynccontextmanager
 async def serve_cloud(settings: CloudSettings, clock: Clock | None = None) -> AsyncIterator[Serving]:
-    """Serves until the end of the block, which must be in the task that began it."""
+    """Serves the cloud until the end of the block, which must end in the task that entered it."""
     clock = clock or SystemClock()
     changes = _changes(settings)
     urls = region_urls(settings)
@@ -118,7 +118,7 @@ async def _listen(ports: contextlib.AsyncExitStack, app: web.Application, settin
         await web.TCPSite(runner, settings.host, settings.http_port).start()
     except OSError as error:
         where = f"{settings.host}:{settings.http_port}"
-        hint = "--http-port with a port that is free"
+        hint = "give --http-port a free port"
         raise UserError(f"The cloud cannot listen on {where}: {error.strerror}", hint) from None
     port: int = runner.addresses[0][1]
     return port

@@ -1,7 +1,7 @@
-"""Everything that can be set about the cloud. Each is a variable `TRADEWIND_SIMULATOR_<NAME>` and a flag.
+"""Settings of the cloud. Each is a variable `TRADEWIND_SIMULATOR_<NAME>` and a flag.
 
-Delays are seconds of the cloud's own time, of which `speed` pass in a real second. What programs on the nodes live by
-is real: the notice and the life of a token.
+Delays are seconds of the cloud's own time, of which `speed` pass in a real second. Durations that programs on the nodes
+see are in real time: the notice and the lifetime of a token.
 """
 
 import math
@@ -39,22 +39,22 @@ class CloudSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     http_port: Port = 8901
     """Compute's API, the token endpoint and the control endpoint."""
     public_url: str = ""
-    """Where others reach the HTTP port, if not at host and port; credentials name it."""
+    """URL at which others reach the HTTP port, if not host and port; credentials contain it."""
     projects: str = "tradewind"
-    """With commas between. All others are refused."""
+    """Comma-separated names. Requests for other projects are refused."""
     regions: str = ""
-    """`us-central1=http://host:port` and so on, with commas between."""
+    """Comma-separated regions, such as `us-central1=http://host:port`."""
     region_poll_s: Annotated[float, Meta(gt=0, le=60)] = 1.0
-    """Real seconds between two looks at whether a region is there."""
+    """Real seconds between two polls of a region."""
 
     auth: bool = True
-    """Whether calls need a token."""
+    """Require a token for each call."""
     secret: str = "simulated"
-    """Signs the tokens; the same for the regions."""
+    """Secret that signs the tokens; regions need the same one."""
     token_s: Annotated[float, Meta(gt=0, le=86_400)] = 3600.0
-    """How long a token is good for, in real seconds."""
+    """Lifetime of a token in real seconds."""
     write_credentials: str = ""
-    """A file for a service account's key that Google's libraries use as they are. One that is there keeps its key."""
+    """File for a service account's key, which Google's libraries can read. An existing file keeps its key."""
 
     seed: int = 0
     speed: Annotated[float, Meta(gt=0, le=10_000)] = 1.0
@@ -76,35 +76,35 @@ class CloudSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     repair_s: Seconds = 600.0
     drain_s: Seconds = 3600.0
     upgrade_every_s: Annotated[float, Meta(ge=0, le=100_000_000)] = 2_592_000.0
-    """How old the version of a pool's nodes gets before they are upgraded; 0: never by themselves."""
+    """Age of the version of a pool's nodes at which GKE upgrades them; 0: never by itself."""
 
     default_capacity: Count = 64
     default_quota: Count = 64
     quotas: str = ""
-    """`us-central1:SSD_TOTAL_GB=2000`, `GPUS_ALL_REGIONS=8` and so on, with commas between; for every project.
+    """Comma-separated limits for every project, such as `us-central1:SSD_TOTAL_GB=2000,GPUS_ALL_REGIONS=8`.
 
-    Without a region: that of the whole project, or of every region.
+    A limit without a region applies to the whole project, or to every region.
     """
     roleless_accounts: str = ""
-    """Service accounts of nodes without the roles that GKE needs, with commas between; also of regions here."""
+    """Comma-separated service accounts of nodes without the roles that GKE needs; also for regions in this process."""
     operations_at_once: Annotated[int, Meta(ge=1, le=1000)] = 5
     calls_per_minute: Count = 3000
-    """Of each project; more are throttled. 0: as many as they like."""
+    """Most calls per minute of each project; 0: no limit."""
 
     trace: str = ""
-    """A file, or `zone/accelerator=file` for a trace that does not name its own; several with commas between."""
+    """Comma-separated files, or `zone/accelerator=file` for a trace that does not name its market."""
     generate: bool = False
-    """Whether a market by seed moves what no trace tells of."""
+    """Generate capacity and prices from the seed for markets without a trace."""
     accelerators: str = "nvidia-l4"
-    """What it deals in, with commas between."""
+    """Comma-separated accelerators of the generated markets."""
     drift_every_s: Annotated[float, Meta(gt=0)] = 600.0
     shortage_every_s: Annotated[float, Meta(gt=0)] = 21_600.0
     shortage_s: Annotated[float, Meta(gt=0)] = 1200.0
     lifetime_s: Seconds = 0.0
-    """The mean life of a spot node; 0: as long as there is capacity."""
+    """Mean lifetime of a spot node; 0: no limit."""
     lifetime_shape: Annotated[float, Meta(ge=0.2, le=10)] = 0.7
     lifetime_cap_s: Seconds = 0.0
-    """The most that a spot node lives; 0: no cap."""
+    """Longest lifetime of a spot node; 0: no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ def region_urls(settings: CloudSettings) -> dict[str, str]:
     for item in items(settings.regions):
         match = _REGION.match(item)
         if match is None:
-            raise UserError(f"{item!r} does not say where a region is.", "--region us-central1=http://127.0.0.1:8910")
+            raise UserError(f"{item!r} is not NAME=URL of a region.", "--region us-central1=http://127.0.0.1:8910")
         found[match[1]] = match[2].rstrip("/")
     if not found:
         raise UserError("The cloud has no region.", "--region us-central1=http://127.0.0.1:8910")
@@ -168,13 +168,13 @@ def region_urls(settings: CloudSettings) -> dict[str, str]:
 
 
 def quota_limits(settings: CloudSettings) -> dict[tuple[str, str, str], int]:
-    """By project, scope and metric."""
+    """Configured limits, by project, scope and metric."""
     found: dict[tuple[str, str, str], int] = {}
     for item in items(settings.quotas):
         match = _QUOTA.match(item)
         metrics = metrics_named(match[2]) if match else ()
         if match is None or not metrics:
-            raise UserError(f"{item!r} is no quota.", "--quotas us-central1:PREEMPTIBLE_NVIDIA_L4_GPUS=8")
+            raise UserError(f"{item!r} is not a quota.", "--quotas us-central1:PREEMPTIBLE_NVIDIA_L4_GPUS=8")
         regions = [match[1]] if match[1] else [*region_urls(settings)]
         for project, region, metric in product(project_names(settings), regions, metrics):
             found[project, scope_of(metric, region), metric] = int(match[3])
@@ -192,12 +192,12 @@ def trace_files(settings: CloudSettings) -> Iterator[TraceFile]:
 
 
 def markets_of(settings: CloudSettings, regions: Sequence[str]) -> list[Market]:
-    """That the generator moves: three zones of each region."""
+    """The generated markets: three zones of each region."""
     names = [known_accelerator(name, "--accelerators") for name in items(settings.accelerators)]
     zones = [f"{region}-{letter}" for region in regions for letter in "abc"]
     return [Market(zone, name) for zone, name in product(zones, names) if is_zone(zone)]
 
 
 def items(text: str) -> Iterator[str]:
-    """Of a list with commas between."""
+    """The items of a comma-separated list."""
     return (item.strip() for item in text.split(",") if item.strip())

@@ -1,4 +1,4 @@
-"""Performs what the core decides, and brings requests to it: answers go to who asked, commands go to the regions."""
+"""Performs the core's effects: answers go to the callers, requests go to the regions."""
 
 import asyncio
 from collections.abc import Awaitable, Mapping
@@ -39,21 +39,23 @@ class CloudShell:
         if waiting is not None and not waiting.done():
             waiting.set_result(answer.outcome)
 
-    async def _tell(self, told: TellRegion) -> Event:
-        request = told.request
+    async def _tell(self, reported: TellRegion) -> Event:
+        request = reported.request
         try:
             reply = await self._regions[request.region].tell(request)
         except RegionTrouble as trouble:
             self._log.warning("region_failed", region=request.region, what=type(request).__name__, why=str(trouble))
-            return RegionFailed(self._clock.monotonic_s(), told.number, request, str(trouble))
-        return RegionObeyed(self._clock.monotonic_s(), told.number, request, reply.endpoint, reply.ca, reply.drained)
+            return RegionFailed(self._clock.monotonic_s(), reported.number, request, str(trouble))
+        return RegionObeyed(
+            self._clock.monotonic_s(), reported.number, request, reply.endpoint, reply.ca, reply.drained
+        )
 
 
 ANSWER_S = 30.0
 
 
 class CloudService:
-    """Where the APIs send their requests to the core: one request, one answer, and a look at the state."""
+    """Sends requests of the APIs to the core and waits for the answers; gives access to the state."""
 
     def __init__(self, loop: RoleLoop[Cloud, Event, Effect], shell: CloudShell, clock: Clock) -> None:
         self._loop = loop
@@ -71,11 +73,11 @@ class CloudService:
         return self._clock.monotonic_s()
 
     def wall_s(self, at_s: float) -> float:
-        """Unix seconds of a time of the core: the same each time, as equal times must stay equal."""
+        """Unix seconds of a time of the core; equal times give equal results."""
         return self._epoch_s + at_s
 
     def core_s(self, unix_s: float) -> float:
-        """The core's time of Unix seconds."""
+        """The core's time for Unix seconds."""
         return unix_s - self._clock.wall_s() + self._clock.monotonic_s()
 
     async def ask(self, request: Request) -> Outcome:

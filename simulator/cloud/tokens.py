@@ -1,8 +1,8 @@
-"""Access tokens that need no memory: `<prefix>.<expiry>.<signature>`, checked with the shared secret.
+"""Stateless access tokens: `<prefix>.<expiry>.<signature>`, checked with the shared secret.
 
-The cloud issues them, the cloud and its regions check them. `expiry` is in whole Unix seconds; the signature is the
-hexadecimal HMAC-SHA256, under the secret, of `<prefix>.<expiry>`. The prefix is `sim` for service accounts and `user`
-for people.
+The cloud issues them; the cloud and its regions check them. `expiry` is in whole Unix seconds. The signature is the
+hexadecimal HMAC-SHA256 of `<prefix>.<expiry>` with the secret as key. The prefix is `sim` for service accounts and
+`user` for people.
 """
 
 import hashlib

@@ -1,5 +1,5 @@
-"""A node's agent: runs each container of a pod as a local process, with its own environment, folders, log and life.
+"""A node's agent: runs each container of a pod as a local process with its own environment, folders and log.
 
-There is no container: an image is only a name, and there are no mounts. Where a container's command, arguments, working
-directory or environment speak of a path that it mounts, they are given the real folder instead.
+There is no isolation: an image is only a name, and there are no mounts. The agent replaces mounted paths in a
+container's command, arguments, working directory and environment by the real folders.
 """

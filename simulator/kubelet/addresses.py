@@ -7,10 +7,10 @@ _AT_MOST = _HOSTS * _HOSTS
 
 
 class Addresses:
-    """One of the loopback addresses for each pod, or one address for all."""
+    """Assigns a loopback address to each pod, or the same address to all."""
 
     def __init__(self, fixed: str, second: int) -> None:
-        """`second` is the second number of the addresses, by which regions differ."""
+        """`second` is the second number of the addresses; each region has its own."""
         self._fixed = fixed
         self._second = second
         self._next = 0
@@ -25,7 +25,7 @@ class Addresses:
             if address not in self._taken:
                 self._taken.add(address)
                 return address
-        raise TradewindError(f"all {_AT_MOST} addresses of the region are taken")
+        raise TradewindError(f"all {_AT_MOST} addresses of the region are in use")
 
     def give_back(self, address: str) -> None:
         self._taken.discard(address)

@@ -1,4 +1,4 @@
-"""What a node's agent is told about its node and about how to run things on it."""
+"""What a node's agent knows about its node and about running pods on it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from simulator.kubelet.images import DEFAULT_ACCOUNT, ImageRuntime
 from simulator.kubernetes.objects import Obj
 
 TokenSource = Callable[[Obj], str]
-"""A fresh token for the service account."""
+"""Issues a token for a service account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,31 +16,31 @@ class NodeFacts:
     name: str
     host_ip: str
     folder: Path
-    """What all pods of the node share."""
+    """Folder that all pods of the node share."""
     metadata_host: str
-    """The metadata server, as pods in the node's own network reach it."""
+    """Host and port of the metadata server for pods in the node's network."""
     hidden_metadata_host: str
-    """What all other pods reach, which tells less."""
+    """Host and port of the metadata server for all other pods, which hides the notice."""
     service_account: str = DEFAULT_ACCOUNT
-    """With which the node pulls images."""
+    """Service account with which the node pulls images."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     cluster: str
     endpoint: str
-    """The cluster's API, as pods reach it."""
+    """URL at which pods reach the cluster's API."""
     run_mark: str
-    """Carried by every process of the region."""
+    """Value of an environment variable that every process of the region has."""
     pods_folder: Path
     images: Mapping[str, ImageRuntime] = field(default_factory=dict)
     pull_backoff_s: float = 10.0
-    """After the first failed pull of an image; doubles with each failure in a row (not verified against Google)."""
+    """Seconds after the first failed pull; doubles with each failure in a row (not verified against Google)."""
     pull_backoff_most_s: float = 300.0
     crash_backoff_s: float = 10.0
     crash_backoff_most_s: float = 300.0
     crash_forgiven_s: float = 600.0
-    """A container that ran this long starts again without delay."""
+    """Seconds after which a container that ends is restarted without delay."""
     token_s: float = 3600.0
     log_bytes: int = 64 * 1024 * 1024
-    """A longer log begins anew."""
+    """Size at which a log is truncated."""

@@ -1,7 +1,7 @@
-"""What stands in for an image (an interpreter and a search path of this machine), and pulls that fail.
+"""Stand-ins for images (an interpreter and a search path of this machine), and failing pulls.
 
-Failures are in the words of containerd and of the kubelet.
-A node pulls from Google's registries with its service account: without a role, the registry answers 403.
+Failures have the texts of containerd and of the kubelet. A node pulls from Google's registries with its service
+account: without a role, the registry answers 403.
 """
 
 import fnmatch
@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 DEFAULT_ACCOUNT = "default"
-"""How GKE calls the project's default compute account in a node's configuration."""
+"""GKE's name of the project's default compute account in a node's configuration."""
 _GOOGLES = re.compile(r"^([a-z0-9-]+-docker\.pkg\.dev|([a-z]+\.)?gcr\.io)$")
 _REFERENCE = re.compile(
     r"^([a-zA-Z0-9.-]+(:\d+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*(:[\w][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?$"
@@ -23,7 +23,7 @@ _REFERENCE = re.compile(
 
 
 class Pull(StrEnum):
-    """What a pull of an image comes to."""
+    """Result of a pull of an image."""
 
     WORKS = "works"
     FORBIDDEN = "forbidden"
@@ -42,7 +42,7 @@ class PullFailed:
 
 @dataclass(slots=True)
 class Accounts:
-    """Service accounts of nodes, as far as they matter for pulls."""
+    """Service accounts of nodes that lack the role for pulls."""
 
     roleless: set[str] = field(default_factory=set)
 
@@ -54,7 +54,7 @@ class Accounts:
 
 
 def tried_pull(image: str, pull: Pull, account: str, roleless: Collection[str]) -> PullFailed | None:
-    """None if the image can be pulled. `pull` is what the settings say of the image."""
+    """The failure of a pull, or None. `pull` is the result that the settings give for the image."""
     if not _REFERENCE.match(image):
         return PullFailed(
             "InvalidImageName",
@@ -64,7 +64,7 @@ def tried_pull(image: str, pull: Pull, account: str, roleless: Collection[str]) 
     host, path, tag = _parts(image)
     if pull is Pull.WORKS and account in roleless and _GOOGLES.match(host):
         pull = Pull.FORBIDDEN
-    said = {
+    why = {
         Pull.WORKS: "",
         Pull.FORBIDDEN: (
             f'failed to resolve reference "{image}": failed to authorize: failed to fetch oauth token: unexpected '
@@ -78,16 +78,16 @@ def tried_pull(image: str, pull: Pull, account: str, roleless: Collection[str]) 
             f"https://{host}/v2/{path}/manifests/{tag}: 503 Service Unavailable"
         ),
     }[pull]
-    if not said:
+    if not why:
         return None
-    code = "NotFound" if said.endswith("not found") else "Unknown"
+    code = "NotFound" if why.endswith("not found") else "Unknown"
     return PullFailed(
-        "ErrImagePull", f'rpc error: code = {code} desc = failed to pull and unpack image "{image}": {said}'
+        "ErrImagePull", f'rpc error: code = {code} desc = failed to pull and unpack image "{image}": {why}'
     )
 
 
 def back_off(image: str, failed: PullFailed) -> PullFailed:
-    """What a container waits for until the next try, as kubelets say since 1.32."""
+    """The waiting state between two pulls, with the kubelet's text since 1.32."""
     message = f'Back-off pulling image "{image}": {failed.reason}: {failed.message}'
     return PullFailed("ImagePullBackOff", message)
 
@@ -104,13 +104,13 @@ def _parts(image: str) -> tuple[str, str, str]:
 
 class ImageRuntime(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     python: str = ""
-    """What `python` and `python3` mean; by default the interpreter of the simulator."""
+    """Interpreter for `python` and `python3`; by default that of the simulator."""
     path: str = ""
-    """Folders searched for programs before all others, with colons between."""
+    """Colon-separated folders that are searched for programs first."""
     entrypoint: tuple[str, ...] = ()
-    """Run when a container has no command of its own."""
+    """Command of a container that has none."""
     pull: Pull = Pull.WORKS
-    """What a pull of the image comes to."""
+    """Result of a pull of the image."""
 
     def interpreter(self) -> str:
         return self.python or sys.executable
@@ -121,5 +121,5 @@ class ImageRuntime(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def runtime_of(image: str, images: Mapping[str, ImageRuntime]) -> ImageRuntime:
-    """The one whose pattern (`registry/*/trainer:*`) fits; the simulator's own environment where none does."""
+    """The runtime whose pattern (`registry/*/trainer:*`) matches; otherwise the simulator's own environment."""
     return next((found for pattern, found in images.items() if fnmatch.fnmatchcase(image, pattern)), ImageRuntime())

@@ -1,8 +1,9 @@
-"""Outlives a region that was killed, for as long as it takes to end what the region's containers left behind.
+"""Cleans up after a killed region: ends the processes that its containers left behind.
 
-The kernel ends the first process of every container with the region. What those had started in sessions of their own is
-found by its mark. Run as a script, with the mark and perhaps a temporary folder as arguments: when its input ends, so
-do they. Standard library only, and so without `runtime.proc`: started with every region, it has to start fast.
+The kernel ends the first process of every container with the region. The janitor finds the processes that those started
+in other sessions by their mark. It runs as a script with the mark and optionally a temporary folder as arguments, and
+cleans up when its input ends. It imports only the standard library, not even `runtime.proc`, because it starts with
+every region and must start fast.
 """
 
 import contextlib
@@ -39,7 +40,7 @@ def kill_all(variable: bytes) -> None:
 
 
 def carrying(variable: bytes) -> list[int]:
-    """Processes that have this in their environment."""
+    """Processes with this variable in their environment."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

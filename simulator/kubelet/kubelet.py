@@ -1,4 +1,4 @@
-"""The agent of one node: runs the pods that were placed on it, and ends them in good order when the node goes."""
+"""The agent of one node: runs the pods placed on it, and ends them in order when the node shuts down."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from simulator.kubernetes.resources import PODS
 from simulator.kubernetes.store import DeleteOptions
 
 FORCED_GRACE_S = 1.0
-"""For a pod that vanished from the API without waiting for its node."""
+"""Grace period of a pod that left the API without waiting for its node."""
 SHUTDOWN_REASON = "Terminated"
 SHUTDOWN_MESSAGE = "Pod was terminated in response to imminent node shutdown."
 _LEAST_HOUSEKEEPING_S = 0.2
@@ -32,7 +32,7 @@ class Kubelet:
         self._frozen = False
 
     async def run(self) -> None:
-        """Until the node is no more; then none of its processes is left."""
+        """Runs until the node is gone; then none of its processes is left."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
@@ -49,7 +49,7 @@ class Kubelet:
             await asyncio.to_thread(remove_folder, self.node.facts.folder)
 
     def on_change(self, change: Change) -> None:
-        """Of a pod of this node."""
+        """Handles a change of a pod of this node."""
         if self._frozen:
             return
         uid = uid_of(change.object)
@@ -59,7 +59,7 @@ class Kubelet:
             self._forget(uid)
 
     def _forget(self, uid: str) -> None:
-        """A pod that is no longer in the API."""
+        """Ends a pod that is no longer in the API."""
         self._runners[uid].end(FORCED_GRACE_S)
         self._runners[uid].gone.set()
 
@@ -68,7 +68,7 @@ class Kubelet:
         return [runner.described() for runner in self._runners.values() if runner.pids]
 
     async def shut_down(self, ordinary_s: float, critical_s: float) -> None:
-        """As a machine does that is told to power off: ordinary pods first, those the system needs after them."""
+        """Ends all pods, as a machine that powers off: ordinary pods first, then critical ones."""
         self._refuses = True
         for are_critical, window_s in ((False, ordinary_s), (True, critical_s)):
             ending = [each for each in self._runners.values() if is_critical(each.pod) is are_critical]
@@ -80,12 +80,12 @@ class Kubelet:
                     await self._until_idle(ending)
 
     async def freeze(self) -> None:
-        """The machine hangs: neither this agent nor a program of a pod does anything."""
+        """Makes the machine hang: agent and programs stop."""
         self._frozen = True
         await self._signal_all(signal.SIGSTOP)
 
     async def thaw(self) -> None:
-        """Everything continues, and what was missed is caught up with."""
+        """Continues agent and programs, and handles the changes that were missed."""
         self._frozen = False
         await self._signal_all(signal.SIGCONT)
         pods = {uid_of(pod): pod for pod in self.node.server.store.all(PODS)}
@@ -100,7 +100,7 @@ class Kubelet:
         await self.node.sweeper.signal_all(marks, number)
 
     async def die(self) -> None:
-        """The machine is gone between two instructions."""
+        """Ends the machine at once: kills all programs and reports nothing."""
         self._refuses = True
         for runner in self._runners.values():
             runner.lose()
@@ -122,11 +122,11 @@ class Kubelet:
             runner.end(float(meta(pod).get("deletionGracePeriodSeconds") or 0))
 
     def _has_room_for(self, pod: Obj) -> bool:
-        """Not when it ends. A daemon's pod that a node in shutdown refused would be made anew at once, without end."""
+        """False while the node ends. A refused daemon pod would be re-created at once, in an endless loop."""
         return not self._ending.is_set() and not (self._refuses and is_daemon(pod))
 
     def _take_on(self, pod: Obj) -> None:
-        assert self._tasks is not None  # seen only while running
+        assert self._tasks is not None  # pods arrive only while it runs
         on_host = bool(spec_of(pod).get("hostNetwork"))
         address = self.node.facts.host_ip if on_host else self._addresses.take()
         runner = PodRunner(pod, address, self.node)
@@ -160,7 +160,7 @@ class Kubelet:
         self.node.logs.forget_old(living)
 
     async def _keep_house(self) -> None:
-        """Tokens are replaced long before they expire; logs do not grow for ever."""
+        """Replaces tokens before they expire, and limits the size of logs."""
         pause_s = min(_MOST_HOUSEKEEPING_S, max(_LEAST_HOUSEKEEPING_S, self.node.options.token_s / 3))
         while True:
             await asyncio.sleep(pause_s)

@@ -1,4 +1,4 @@
-"""From a container's spec to what is executed: arguments, environment, working directory."""
+"""Derives arguments, environment and working directory from a container's spec."""
 
 import base64
 import os
@@ -19,7 +19,7 @@ _INTERPRETERS = ("python", "python3")
 
 
 class CannotLaunch(Exception):
-    """Why a container cannot be started, in the words of a kubelet."""
+    """A container cannot be started; reason and message are those of a kubelet."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a pod finds on its node."""
+    """What a pod gets from its node."""
 
     node_name: str
     pod_ip: str
@@ -43,7 +43,7 @@ class Surroundings:
     scratch: Path
     """The working directory of a container that names none."""
     mounts: Mapping[str, Path] = field(default_factory=dict)
-    """By the path at which the container means to see them."""
+    """Real folders, by the path at which the container mounts them."""
     added_env: Mapping[str, str] = field(default_factory=dict)
     secret: Callable[[str], Obj | None] = lambda name: None
     config_map: Callable[[str], Obj | None] = lambda name: None
@@ -64,7 +64,7 @@ def launch_of(pod: Obj, container: Obj, runtime: ImageRuntime, around: Surroundi
 
 
 def substitution(mounts: Mapping[str, Path]) -> Callable[[str], str]:
-    """Puts real folders in place of the paths at which a container believes them to be mounted."""
+    """A function that replaces mounted paths in a text by the real folders."""
     real = {path.rstrip("/"): str(folder) for path, folder in mounts.items() if path.rstrip("/")}
     if not real:
         return lambda text: text
@@ -74,7 +74,7 @@ def substitution(mounts: Mapping[str, Path]) -> Callable[[str], str]:
 
 
 def field_of(pod: Obj, path: str, around: Surroundings) -> str:
-    """What a `fieldRef` stands for."""
+    """The value of a `fieldRef`."""
     keyed = _KEYED.match(path)
     if keyed:
         return str((meta(pod).get(keyed[1]) or {}).get(keyed[2], ""))
@@ -156,7 +156,7 @@ def _value_from(pod: Obj, container: Obj, source: Obj, around: Surroundings) -> 
 
 
 def _referenced(kind: str, reference: Obj, around: Surroundings) -> Obj | None:
-    """None when it is optional and not there."""
+    """The secret or config map; None if it is optional and missing."""
     name = reference.get("name", "")
     obj = around.secret(name) if kind == "secret" else around.config_map(name)
     if obj is None and not reference.get("optional"):
@@ -166,13 +166,13 @@ def _referenced(kind: str, reference: Obj, around: Surroundings) -> Obj | None:
 
 def _amount(container: Obj, reference: Obj) -> str:
     kind, _, name = str(reference.get("resource", "")).partition(".")
-    told = ((container.get("resources") or {}).get(kind) or {}).get(name, "0")
+    reported = ((container.get("resources") or {}).get(kind) or {}).get(name, "0")
     divisor = quantities.parse(reference.get("divisor") or "1") or 1
-    return str(-int(-quantities.parse(told) // divisor))
+    return str(-int(-quantities.parse(reported) // divisor))
 
 
 def _expand(text: str, env: Mapping[str, str]) -> str:
-    """`$(NAME)` where there is such a variable; `$$` is a dollar."""
+    """Expands `$(NAME)` if the variable exists; `$$` is a dollar."""
 
     def replaced(found: re.Match[str]) -> str:
         if found[1] == "$":

@@ -1,4 +1,4 @@
-"""What containers wrote: one file for each run of a container, read from its end or from its beginning, or followed."""
+"""Logs of containers: one file for each run, which can be read whole, from a tail, or followed."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ _PODS_AT_MOST = 500
 
 
 class LogFolder:
-    """The logs of one cluster's pods, those of the last pods that ended included."""
+    """The logs of one cluster's pods, including the last pods that ended."""
 
     def __init__(self, folder: Path, store: Store) -> None:
         self._folder = folder
@@ -29,7 +29,7 @@ class LogFolder:
         return self._folder / f"{fields['namespace']}_{fields['name']}_{fields['uid'][:8]}" / container / f"{run}.log"
 
     def new_file(self, pod: Obj, container: str, run: int) -> Path:
-        """For a run that begins; of the earlier runs only the last is kept."""
+        """The file for a new run; only the previous run's file stays."""
         path = self.file(pod, container, run)
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
@@ -37,7 +37,7 @@ class LogFolder:
         return path
 
     def forget_old(self, living: set[str]) -> None:
-        """Living: the uids of pods that are still there."""
+        """Removes old logs of ended pods; `living` has the uids of existing pods."""
         if not self._folder.is_dir():
             return
         kept = {uid[:8] for uid in living}
@@ -77,18 +77,18 @@ class LogFolder:
     ) -> AsyncGenerator[bytes, None]:
         position, left = start, limit
         while True:
-            goes_on = following is not None and self._goes_on(*following)
+            continues = following is not None and self._continues(*following)
             while piece := _piece(path, position, _PIECE_BYTES if left is None else min(_PIECE_BYTES, left)):
                 position += len(piece)
                 left = None if left is None else left - len(piece)
                 yield piece
-            if not goes_on or left == 0:
+            if not continues or left == 0:
                 return
             await asyncio.sleep(_FOLLOW_S)
             if _size(path) < position:
                 position = 0
 
-    def _goes_on(self, key: Key, uid: str, container: str, run: int) -> bool:
+    def _continues(self, key: Key, uid: str, container: str, run: int) -> bool:
         pod = self._store.find(PODS, key)
         if pod is None or uid_of(pod) != uid:
             return False

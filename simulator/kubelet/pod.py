@@ -1,4 +1,4 @@
-"""One pod on its node, from its first folder to the end of its last process."""
+"""Runs one pod on its node, from its first folder to the end of its last process."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ _CANNOT_START = 128
 _KILLED = 137
 _TRIED_AGAIN = ("CreateContainerConfigError",)
 _SYNC_SHARE = 0.1
-"""The share of a pull's backoff after which the kubelet calls it a backoff."""
+"""Share of a pull's backoff after which the kubelet reports a backoff."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ class PodRunner:
         self.pod_ip = pod_ip
         self.folder = node.options.pods_folder / self.uid[:8]
         self.gone = asyncio.Event()
-        """The pod is no longer in the API: nothing of it is needed any more."""
+        """Set when the pod is no longer in the API."""
         self.done = asyncio.Event()
-        """None of its processes runs any more."""
+        """Set when none of its processes runs."""
         self.is_lost = False
         self._node = node
         self._records = {record.name: record for record in records.new_records(pod)}
@@ -77,7 +77,7 @@ class PodRunner:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Of the containers that run."""
+        """Pids of the running containers."""
         return {name: process.pid for name, process in self._processes.items()}
 
     @property
@@ -85,7 +85,7 @@ class PodRunner:
         return {record.id for record in self._records.values()}
 
     async def run(self) -> None:
-        """Until all containers have ended for good."""
+        """Runs until all containers have ended for good."""
         async with asyncio.TaskGroup() as tasks:
             ender = tasks.create_task(self._end_when_asked(), name=f"pod-end/{self.key.name}")
             await self._live()
@@ -93,7 +93,7 @@ class PodRunner:
         self._close()
 
     def end(self, grace_s: float, reason: str = "", message: str = "") -> None:
-        """SIGTERM to the containers now, SIGKILL to what is left after the grace. Asked again: at most a shorter."""
+        """Sends SIGTERM now and SIGKILL after the grace period. A second call can only shorten the period."""
         at_s = self._node.clock.monotonic_s() + grace_s
         if reason and not self._facts.ended_reason and not self._asked.is_set():
             self._facts = replace(self._facts, ended_reason=reason, ended_message=message)
@@ -102,7 +102,7 @@ class PodRunner:
         self._changed.set()
 
     def lose(self) -> None:
-        """The node is no more: nothing is told, nobody is given time."""
+        """Ends the pod of a lost node: without grace period, without reports."""
         self.is_lost = True
         self.end(0.0)
 
@@ -133,7 +133,7 @@ class PodRunner:
                 tasks.create_task(self._keep(container), name=name)
 
     async def _prepared(self) -> bool:
-        """Whether there are folders for all volumes; what is missing may still come."""
+        """Creates the folders of all volumes; retries while a source is missing. False if the pod must end first."""
         pause_s = _RETRY_FIRST_S
         while not self._asked.is_set():
             try:
@@ -158,7 +158,7 @@ class PodRunner:
             write_account(self.folder, self.pod, options.cluster, options.endpoint, node.new_token(holder))
 
     async def _keep(self, container: Obj) -> None:
-        """Runs it, and again as its policy says, until it has ended for good."""
+        """Runs a container, and restarts it by its policy, until it has ended for good."""
         name, options = container["name"], self._node.options
         policy = spec_of(self.pod).get("restartPolicy", records.ALWAYS)
         failures = 0
@@ -189,7 +189,7 @@ class PodRunner:
                 self._set(name, replace(record, restarts=record.restarts + 1, last=last, state=Waiting()), quietly=True)
 
     async def _pull(self, container: Obj) -> None:
-        """Until the image is there or the pod ends. A failed pull is tried again, later and later."""
+        """Waits until the image is pulled or the pod ends. A failed pull is retried with backoff."""
         options, image, failures = self._node.options, container["image"], 0
         while not self._asked.is_set() and (failed := self._tried_pull(image)) is not None:
             failures += 1
@@ -211,7 +211,7 @@ class PodRunner:
         self._set(name, self._records[name].backing_off(failed.reason, failed.message))
 
     async def _run_once(self, container: Obj) -> Ended | None:
-        """How it ended; None when it could not be started yet."""
+        """Runs a container once; returns how it ended, or None if it cannot start yet."""
         name, clock = container["name"], self._node.clock
         record = self._records[name]
         started_s = clock.wall_s()
@@ -273,14 +273,14 @@ class PodRunner:
         )
 
     async def _end_when_asked(self) -> None:
-        """Until it is cancelled, when nothing runs any more: what starts late is told, and ended, too."""
+        """Ends all processes when the pod must end, including processes that start late. Runs until cancelled."""
         await self._asked.wait()
-        told: set[int] = set()
+        reported: set[int] = set()
         while True:
             self._changed.clear()
             if not self.is_lost:
-                for process in [each for each in self._processes.values() if each.pid not in told]:
-                    told.add(process.pid)
+                for process in [each for each in self._processes.values() if each.pid not in reported]:
+                    reported.add(process.pid)
                     _signal(process)
             grace_s = self._kill_at_s - self._node.clock.monotonic_s()
             if grace_s <= 0:
@@ -291,13 +291,13 @@ class PodRunner:
                     await self._changed.wait()
 
     async def _pause(self, seconds: float) -> None:
-        """Shorter when the pod has to end."""
+        """Sleeps, but at most until the pod must end."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._asked.wait()
 
     def _close(self) -> None:
-        """What never ran, or was just waiting to run again, does not run any more."""
+        """Marks containers that never ran, or wait for a restart, as ended."""
         now_s = self._node.clock.wall_s()
         if self._asked.is_set():
             for name, record in self._records.items():
@@ -337,6 +337,6 @@ class PodRunner:
 
 
 def _signal(process: asyncio.subprocess.Process) -> None:
-    """The first process of a container alone is told: it passes on what the others should know."""
+    """Sends SIGTERM to the first process of a container only, which may pass it on."""
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGTERM)

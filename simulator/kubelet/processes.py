@@ -1,4 +1,4 @@
-"""Ending what a container started, all of it: children may have made sessions of their own, but they carry its mark."""
+"""Ends all processes of a container: children may have their own sessions, but have its mark in their environment."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ _PAUSE_S = 0.05
 
 
 class Sweeper:
-    """Looks through the machine's processes; who asks while a look is under way shares the next one."""
+    """Scans the machine's processes; callers that come during a scan share the next one."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -24,7 +24,7 @@ class Sweeper:
         self._found: dict[str, list[int]] = {}
 
     async def kill_all(self, marks: Collection[str], leaders: Iterable[int] = ()) -> None:
-        """All that carries one of the marks, until nothing does; the groups of the leaders go first, at once."""
+        """Kills the groups of the leaders, then all processes with one of the marks until none is left."""
         for leader in leaders:
             children.signal_group(leader, signal.SIGKILL)
         left: list[int] = []
@@ -41,7 +41,7 @@ class Sweeper:
             logger().warning("container_not_empty", processes=left)
 
     async def signal_all(self, marks: Collection[str], number: signal.Signals) -> None:
-        """Twice: what was started during the first look is found by the second."""
+        """Signals all processes with one of the marks, twice: the second scan finds those started during the first."""
         for _ in range(2 if marks else 0):
             found = await self._look()
             for pid in (pid for mark in marks for pid in found.get(mark, ())):
@@ -49,7 +49,7 @@ class Sweeper:
                     os.kill(pid, number)
 
     async def _look(self) -> dict[str, list[int]]:
-        """What a look finds that began after this was asked."""
+        """The result of a scan that begins after this call."""
         wanted = self._begun + 1
         async with self._lock:
             if self._begun < wanted:
@@ -59,7 +59,7 @@ class Sweeper:
 
 
 def marked_processes() -> dict[str, list[int]]:
-    """By mark; those that are dead already and only wait to be buried have none."""
+    """Processes by mark. Defunct processes have no environment and so no mark."""
     found: dict[str, list[int]] = {}
     for pid in proc.pids():
         for variable in proc.environ(pid):

@@ -1,4 +1,4 @@
-"""What became of a pod's containers, and the status that follows from it."""
+"""States of a pod's containers, and the pod's status derived from them."""
 
 import signal
 from dataclasses import dataclass, field, replace
@@ -43,7 +43,7 @@ class ContainerRecord:
     last: Ended | None = None
     restarts: int = 0
     will_restart: bool = True
-    """False once it has ended for good."""
+    """False after it has ended for good."""
 
     @property
     def succeeded(self) -> bool:
@@ -67,12 +67,12 @@ class PodFacts:
     host_ip: str
     started_s: float
     ended_reason: str = ""
-    """Why the kubelet itself ended the pod."""
+    """Why the kubelet ended the pod, if it did."""
     ended_message: str = ""
 
 
 def ended(returncode: int, started_s: float, finished_s: float) -> Ended:
-    """A process that a signal ended has 128 and the signal's number as its code."""
+    """The end of a process; if a signal ended it, its code is 128 plus the signal's number."""
     code = _SIGNALLED - returncode if returncode < 0 else returncode
     return Ended(code, "Completed" if code == 0 else "Error", started_s, finished_s)
 
@@ -84,7 +84,7 @@ def restarts(policy: str, code: int, *, is_init: bool) -> bool:
 
 
 def backoff_s(restarts_so_far: int, base_s: float, most_s: float) -> float:
-    """The first restart is at once, then one waits longer and longer."""
+    """Seconds before a restart: 0 for the first, then doubling."""
     if restarts_so_far == 0:
         return 0.0
     return float(min(most_s, base_s * 2.0 ** min(restarts_so_far - 1, 20)))
@@ -178,7 +178,7 @@ def _state(record: ContainerRecord, state: State) -> Obj:
         case Running():
             return {"running": {"startedAt": timestamp(state.started_s)}}
         case Ended():
-            told: Obj = {
+            reported: Obj = {
                 "exitCode": state.code,
                 "reason": state.reason,
                 "startedAt": timestamp(state.started_s),
@@ -186,7 +186,7 @@ def _state(record: ContainerRecord, state: State) -> Obj:
                 "containerID": f"simulated://{record.id}/{record.restarts}",
             }
             if state.code > _SIGNALLED and state.code - _SIGNALLED in {each.value for each in signal.Signals}:
-                told["signal"] = state.code - _SIGNALLED
-            return {"terminated": {**told, **({"message": state.message} if state.message else {})}}
+                reported["signal"] = state.code - _SIGNALLED
+            return {"terminated": {**reported, **({"message": state.message} if state.message else {})}}
         case _:
             assert_never(state)

@@ -1,7 +1,7 @@
-"""The folders that stand in for a pod's volumes, and the files of its identity.
+"""The folders that stand in for a pod's volumes, and the files of its service account.
 
 A pod of a real cluster finds the API server by two variables and a certificate. Here the server speaks plain HTTP under
-a path, so the pod gets a kubeconfig instead, and `KUBECONFIG` to find it. Its token is replaced before it expires.
+a path, so the pod gets a kubeconfig and the variable `KUBECONFIG`. Its token is replaced before it expires.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ ACCOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 def make_volumes(pod: Obj, folder: Path, node_folder: Path, around: Surroundings) -> dict[str, Path]:
-    """By name. Folders of the node are shared by all its pods, all others are the pod's own."""
+    """Creates the volumes, by name. All pods of a node share its folders; other volumes belong to the pod."""
     made = {}
     for volume in spec_of(pod).get("volumes") or []:
         path = folder / "v" / volume["name"]
@@ -46,7 +46,7 @@ def mounts_of(container: Obj, volumes: dict[str, Path], account: Path | None) ->
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Whoever reads it sees the old content or the new, never a part."""
+    """Writes a file atomically: a reader sees the old content or the new."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")
     new.write_bytes(content)
@@ -54,7 +54,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def remove_folder(path: Path) -> None:
-    """As far as possible: a process that is just being ended may still write."""
+    """Removes a folder as far as possible: a process that is ending may still write."""
     for parent, folders, files in os.walk(path, topdown=False):
         for name in files:
             with contextlib.suppress(OSError):
@@ -84,8 +84,8 @@ def _source(source: Obj, pod: Obj, around: Surroundings) -> dict[str, bytes]:
         return _items(reference, around.config_map(reference.get("name", "")), f'configmap "{reference.get("name")}"')
     if "downwardAPI" in source:
         items = source["downwardAPI"].get("items") or []
-        told = [each for each in items if "fieldRef" in each]
-        return {each["path"]: field_of(pod, each["fieldRef"]["fieldPath"], around).encode() for each in told}
+        reported = [each for each in items if "fieldRef" in each]
+        return {each["path"]: field_of(pod, each["fieldRef"]["fieldPath"], around).encode() for each in reported}
     return {}
 
 
@@ -108,7 +108,7 @@ KUBECONFIG = "kubeconfig"
 
 
 def account_of(pod: Obj, store: Store) -> Obj | None:
-    """None when the pod wants no identity."""
+    """The pod's service account; None if the pod wants no token."""
     spec = spec_of(pod)
     account = store.find(SERVICE_ACCOUNTS, Key(meta(pod)["namespace"], spec.get("serviceAccountName", "default")))
     wanted = spec.get("automountServiceAccountToken")

@@ -1,1 +1,1 @@
-"""A Kubernetes API server for each cluster: objects in memory, watches, the controllers that make and place pods."""
+"""A Kubernetes API server for each cluster: objects in memory, watches, controllers that create and place pods."""

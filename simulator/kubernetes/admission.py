@@ -1,4 +1,4 @@
-"""What happens to an object before it is stored: it is completed, and refused when something is wrong with it."""
+"""Completes an object before it is stored, and refuses an invalid one."""
 
 from simulator.kubernetes import pods, problems
 from simulator.kubernetes.defaults import complete_change, complete_new, complete_status
@@ -21,7 +21,7 @@ TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region
 
 
 def admit_new(resource: Resource, obj: Obj, store: Store, *, toleration_s: int) -> None:
-    """Completes the object; raises what is wrong with it."""
+    """Completes a new object; raises `ApiProblem` if it is invalid."""
     _check_namespace(resource, obj, store)
     complete_new(resource, obj, toleration_s=toleration_s, serial=store.version)
     if resource.id == PODS.id:
@@ -59,7 +59,7 @@ def admit_status(resource: Resource, obj: Obj) -> None:
 
 
 def topology_labels(store: Store, node: str) -> dict[str, str]:
-    """What a pod gets from its node when it is placed there."""
+    """Labels that a pod gets from its node when it is placed there."""
     found = store.find(NODES, Key("", node))
     labels = labels_of(found) if found is not None else {}
     return {name: labels[name] for name in TOPOLOGY_LABELS if name in labels}

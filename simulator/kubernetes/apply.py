@@ -1,7 +1,7 @@
 """Server-side apply: each manager owns the fields it applied.
 
-What a manager applied before and no longer applies goes away, unless somebody else owns it too. What somebody else owns
-with another value is a conflict, unless the manager insists.
+A field that a manager applied before and no longer applies is removed, unless another manager owns it too. A field that
+another manager owns with another value is a conflict, unless the manager forces it.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ Owned = dict[Manager, frozenset[FieldPath]]
 
 
 def apply(live: Obj, applied: Obj, manager: Manager, *, force: bool, lists: ListKinds, now: str) -> Obj:
-    """The object as it is after the configuration was applied to it; for a new object `live` has only a name."""
+    """The object after the configuration is applied to it; for a new object `live` has only a name."""
     wanted = fields.fields_of(applied, lists)
     owned = _owned(live, lists)
     others = {who: paths for who, paths in owned.items() if who != manager}
@@ -54,15 +54,15 @@ def apply(live: Obj, applied: Obj, manager: Manager, *, force: bool, lists: List
 
 
 def track_update(before: Obj, after: Obj, manager: Manager, *, lists: ListKinds, now: str) -> Obj:
-    """After a write that was no apply: who changed a field owns it. Only for objects that were ever applied to."""
+    """Makes the manager own the fields that a plain write changed, if the object has been applied to before."""
     if not meta(before).get("managedFields"):
         return after
     owned = _owned(before, lists)
-    present = fields.fields_of(after, lists)
+    current = fields.fields_of(after, lists)
     changed = frozenset(
-        path for path in present if fields.value_at(before, path) != fields.value_at(after, path) and path[-1] != ITSELF
+        path for path in current if fields.value_at(before, path) != fields.value_at(after, path) and path[-1] != ITSELF
     )
-    left = {who: (paths & present) - (changed if who != manager else frozenset()) for who, paths in owned.items()}
+    left = {who: (paths & current) - (changed if who != manager else frozenset()) for who, paths in owned.items()}
     if changed:
         left[manager] = left.get(manager, frozenset()) | changed
     return _recorded(before, after, left, now)
@@ -71,8 +71,8 @@ def track_update(before: Obj, after: Obj, manager: Manager, *, lists: ListKinds,
 def _owned(obj: Obj, lists: ListKinds) -> Owned:
     entries = meta(obj).get("managedFields") or []
     if not entries:
-        present = fields.fields_of(obj, lists)
-        content = frozenset(path for path in present if path[0] != "f:status")
+        current = fields.fields_of(obj, lists)
+        content = frozenset(path for path in current if path[0] != "f:status")
         return {Manager(BEFORE_FIRST_APPLY, UPDATE): content} if content else {}
     return {
         Manager(each.get("manager", ""), each.get("operation", UPDATE), each.get("subresource", "")): (
@@ -112,7 +112,7 @@ def _entry(who: Manager, tree: Obj, api_version: str, now: str) -> Obj:
 
 
 def _holds_others(path: FieldPath, kept: frozenset[FieldPath]) -> bool:
-    """An item of a list stays while anybody owns something in it."""
+    """True if another field in this list item has an owner; the item stays then."""
     if path[-1] != ITSELF:
         return False
     inside = path[:-1]

@@ -1,4 +1,4 @@
-"""What the API server adds to an object that does not say everything."""
+"""Defaults that the API server adds to objects."""
 
 import base64
 
@@ -27,7 +27,7 @@ _CONDITION_TIMES = {
 
 
 def complete_new(resource: Resource, obj: Obj, *, toleration_s: int, serial: int) -> None:
-    """In place. `serial`: a number that no other object gets."""
+    """Completes a new object in place. `serial` is unique to the object."""
     match resource.id:
         case PODS.id:
             pods.complete(obj, toleration_s)
@@ -75,7 +75,7 @@ def complete_change(resource: Resource, obj: Obj) -> None:
 
 
 def complete_status(resource: Resource, obj: Obj) -> None:
-    """Times that nobody told are said to be null."""
+    """Sets missing times to null."""
     times = _CONDITION_TIMES.get(resource.id, ())
     for condition in status_of(obj).get("conditions") or []:
         for name in times:

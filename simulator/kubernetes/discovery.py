@@ -1,4 +1,4 @@
-"""What a client asks first: which groups, versions and kinds are served."""
+"""Discovery: the groups, versions and kinds that the server has."""
 
 from simulator.kubernetes.objects import Obj
 from simulator.kubernetes.problems import no_such_path
@@ -47,8 +47,8 @@ def _group_names(registry: Registry) -> list[str]:
 
 def _group(name: str, registry: Registry) -> Obj:
     versions = list(dict.fromkeys(v for each in registry if each.group == name for v in each.versions))
-    told = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
-    return {"kind": "APIGroup", "name": name, "versions": told, "preferredVersion": told[0]}
+    reported = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+    return {"kind": "APIGroup", "name": name, "versions": reported, "preferredVersion": reported[0]}
 
 
 def _resources(group: str, version: str, registry: Registry) -> Obj:

@@ -1,4 +1,4 @@
-"""Events: what a person reads about an object to understand what happens to it."""
+"""Events: messages for people about an object."""
 
 from simulator.kubernetes.objects import Obj, key_of, meta, uid_of
 from simulator.kubernetes.problems import ApiProblem
@@ -9,19 +9,19 @@ from simulator.kubernetes.server import ApiServer
 def record_event(
     server: ApiServer, about: Obj, reason: str, message: str, *, source: str, is_warning: bool = False
 ) -> None:
-    """The same again is counted, not told again. Where there is no place for it (any more), it is not told."""
+    """Records an event, or counts a repeated one. Drops it if its namespace is missing or ending."""
     store = server.store
     namespace = meta(about).get("namespace") or "default"
     name = f"{key_of(about).name}.{reason.lower()}.{uid_of(about)[:8]}"
     now = store.now
     key = key_of({"metadata": {"namespace": namespace, "name": name}})
 
-    def again(event: Obj) -> None:
+    def count_again(event: Obj) -> None:
         event["count"] = event.get("count", 1) + 1
         event["lastTimestamp"] = now
         event["message"] = message
 
-    if store.modify(EVENTS, key, again) is not None:
+    if store.modify(EVENTS, key, count_again) is not None:
         return
     involved = {
         "kind": about["kind"],

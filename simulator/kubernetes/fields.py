@@ -1,4 +1,4 @@
-"""Sets of fields, as `managedFields` has them: `f:spec`, `k:{"name":"main"}`, `v:"text"`, `.` for an item itself."""
+"""Sets of fields in the form of `managedFields`: `f:spec`, `k:{"name":"main"}`, `v:"text"`, `.` for an item itself."""
 
 import json
 from collections.abc import Iterator
@@ -26,12 +26,12 @@ _NEVER_OWNED = frozenset(
 
 
 def fields_of(obj: Obj, lists: ListKinds) -> frozenset[FieldPath]:
-    """Every field that an applied configuration, or an object, has an opinion on."""
+    """Every field that an applied configuration or an object sets."""
     return frozenset(path for path in _walk(obj, (), (), lists) if path and path[:2] not in _NEVER_OWNED)
 
 
 def value_at(obj: Any, path: FieldPath) -> Any:
-    """None when there is nothing."""
+    """The value at the path, or None."""
     for element in path:
         obj = _step(obj, element)
         if obj is None:
@@ -40,7 +40,7 @@ def value_at(obj: Any, path: FieldPath) -> Any:
 
 
 def without(obj: Any, path: FieldPath) -> Any:
-    """The value without what is at the path; what becomes empty by that goes too."""
+    """The value without the field at the path and without the containers that this empties."""
     if path in ((), (ITSELF,)):
         return None
     kind, _, text = path[0].partition(":")
@@ -56,7 +56,7 @@ def without(obj: Any, path: FieldPath) -> Any:
 
 
 def is_identity(path: FieldPath) -> bool:
-    """Whether it is a field by which its item of a list is found."""
+    """True for a field that identifies its list item."""
     if len(path) < 2 or not path[-2].startswith("k:"):
         return False
     return path[-1].removeprefix("f:") in json.loads(path[-2].removeprefix("k:"))
@@ -76,7 +76,7 @@ def from_fields_v1(tree: Obj) -> frozenset[FieldPath]:
 
 
 def readable(path: FieldPath) -> str:
-    """As messages of conflicts name it: `.spec.template.spec.containers[name="main"].image`."""
+    """The path as messages of conflicts show it: `.spec.template.spec.containers[name="main"].image`."""
     text = ""
     for element in path:
         kind, _, rest = element.partition(":")

@@ -1,4 +1,4 @@
-"""The way to a cluster's API, which can be cut: connections are reset, or nothing comes through either way."""
+"""The connection to a cluster's API, which can be cut: connections are reset, or nothing is answered."""
 
 import asyncio
 from enum import StrEnum
@@ -34,7 +34,7 @@ class Gate:
                 transport.abort()
 
     async def enter(self, request: "web.Request") -> bool:
-        """Whether the request may be answered; in silence it waits."""
+        """Waits while the cut is `SILENCE`; returns True if the request may be answered."""
         await self.clear()
         if self.cut is Cut.NONE and request.transport is not None:
             self._transports.add(request.transport)
@@ -48,6 +48,6 @@ class Gate:
             self._transports.discard(request.transport)
 
     async def clear(self) -> None:
-        """Waits while there is silence."""
+        """Waits while the cut is `SILENCE`."""
         while self.cut is Cut.SILENCE:
             await self._open.wait()

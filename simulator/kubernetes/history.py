@@ -1,7 +1,7 @@
-"""What happened to the objects of one kind, in order, as far back as the window reaches.
+"""The changes of the objects of one kind, in order, within a bounded window.
 
-Watches read from here: they hold a version and ask for what came after it. Whoever asks for more than the window holds
-is told that it is gone, and has to list again.
+Watches read from here: they have a version and request the changes after it. A watch whose version is older than the
+window gets the error 410 and must list again.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class Change:
     version: int
     type: ChangeType
     object: Obj
-    """As it is now; of a deletion, as it was last."""
+    """The object after the change; for a deletion, its last state."""
     before: Obj | None
 
     @cached_property
@@ -40,7 +40,7 @@ class History:
         self.floor = floor
         """The oldest version from which a watch can start."""
         self.expired = 0
-        """How often running watches were told to list again, whatever they had seen."""
+        """How often all running watches were made to list again."""
         self._limit = limit
         self._changes: deque[Change] = deque()
         self._last_dropped = floor
@@ -54,7 +54,7 @@ class History:
         self._wake()
 
     def compact(self, version: int, *, expire_watches: bool = False) -> None:
-        """Forgets what happened up to this version."""
+        """Forgets the changes up to this version."""
         while self._changes and self._changes[0].version <= version:
             self._drop()
         self.floor = max(self.floor, version)
@@ -63,7 +63,7 @@ class History:
             self._wake()
 
     def since(self, version: int) -> list[Change] | None:
-        """What came after the version; None when some of that is no longer known."""
+        """The changes after the version; None if some are already forgotten."""
         if version < self._last_dropped:
             return None
         newer: list[Change] = []
@@ -74,7 +74,7 @@ class History:
         return newer[::-1]
 
     def notify(self, waiting: asyncio.Event) -> None:
-        """Sets the event whenever there is something new."""
+        """Sets the event at every change."""
         self._waiting.add(waiting)
 
     def forget(self, waiting: asyncio.Event) -> None:

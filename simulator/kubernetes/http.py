@@ -1,4 +1,4 @@
-"""One cluster's API over HTTP: who asks, what for, may they, and the answer."""
+"""One cluster's API over HTTP: authentication, authorization, routing and answers."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Mapping
@@ -28,10 +28,10 @@ _TOKEN_LEAST_S = 600
 
 
 class PodLogs(Protocol):
-    """Where the output of containers can be read."""
+    """Reads the output of containers."""
 
     def stream(self, pod: Obj, query: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
-        """Refuses at once what cannot be read."""
+        """Streams the output; raises at once if it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class ClusterHttp:
 
     async def handle(self, request: web.Request, path: str) -> web.StreamResponse:
         if not may_enter(self._options.authorized, request.remote, request.headers.get("Authorization", "")):
-            # Google drops the packets; a reset shows the same without the wait.
+            # Google drops the packets; a reset has the same effect without the wait.
             if request.transport is not None:
                 request.transport.abort()
             return web.Response(status=503)
@@ -222,9 +222,9 @@ class ClusterHttp:
 async def _object(request: web.Request) -> Obj:
     body = await _body(request)
     if not isinstance(body, dict):
-        raise problems.bad_request("the body of the request is not an object")
+        raise problems.bad_request("the body of the request must be an object")
     if not isinstance(body.get("metadata", {}), dict):
-        raise problems.bad_request("metadata is not an object")
+        raise problems.bad_request("metadata must be an object")
     return body
 
 
@@ -244,7 +244,7 @@ async def _body(request: web.Request, *, as_yaml: bool = False) -> Any:
 
 
 def _own(target: Target, body: Obj) -> Obj:
-    """The body, which says itself what it is: that must be what the path says."""
+    """The body with the namespace of the path; its kind, version and namespace must match the path."""
     kind, api_version = body.get("kind"), body.get("apiVersion")
     if kind not in (None, "", target.resource.kind):
         expected = f"{target.resource.kind}.{target.version}"
@@ -270,7 +270,7 @@ def _at_version(target: Target, obj: Obj) -> Obj:
 
 
 def _listed(target: Target, found: Obj) -> Obj:
-    """Items of built-in kinds do not say what they are: the list does."""
+    """The list at the target's version; items of built-in kinds have no kind of their own."""
     if target.resource.custom:
         items = [{**obj, "apiVersion": target.api_version} for obj in found["items"]]
     else:

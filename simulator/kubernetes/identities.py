@@ -1,6 +1,6 @@
-"""Who asks, and from where: the cloud's own tokens are administrators, a pod's token is its service account.
+"""Identities of callers: tokens of the cloud are administrators, a pod's token is its service account.
 
-Authorised networks say from where a cluster's API may be reached.
+Authorised networks restrict the addresses that may reach a cluster's API.
 """
 
 import base64
@@ -25,7 +25,7 @@ class User:
     name: str
     groups: frozenset[str]
     account_uid: str = ""
-    """Of the service account, whose end is the end of its tokens."""
+    """Uid of the service account; its tokens are invalid when it is deleted."""
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -40,9 +40,9 @@ ADMINISTRATOR = User("cloud", frozenset({MASTERS, AUTHENTICATED}))
 
 
 def issue_for_account(secret: str, claim: Claim) -> str:
-    """`simsa.<claim in base64>.<signature>`."""
-    told = base64.urlsafe_b64encode(msgspec.json.encode(claim)).decode().rstrip("=")
-    return f"{_PREFIX}.{told}.{_signature(secret, told)}"
+    """A service account's token: `simsa.<claim in base64>.<signature>`."""
+    reported = base64.urlsafe_b64encode(msgspec.json.encode(claim)).decode().rstrip("=")
+    return f"{_PREFIX}.{reported}.{_signature(secret, reported)}"
 
 
 def is_of_account(token: str) -> bool:
@@ -50,16 +50,16 @@ def is_of_account(token: str) -> bool:
 
 
 def identify(secret: str, cluster: str, authorization: str, now_s: float) -> User | None:
-    """None for a token that is forged or expired. A service account's token is for its cluster only."""
+    """The user of a token, or None if it is invalid. A service account's token is valid in its cluster only."""
     token = tokens.bearer(authorization)
     if tokens.is_valid(secret, token, now_s):
         return ADMINISTRATOR
     prefix, _, rest = token.partition(".")
-    told, _, signature = rest.partition(".")
-    expected = _signature(account_secret(secret, cluster), told)
+    reported, _, signature = rest.partition(".")
+    expected = _signature(account_secret(secret, cluster), reported)
     if prefix != _PREFIX or not hmac.compare_digest(signature.encode(), expected.encode()):
         return None
-    claim = msgspec.json.decode(base64.urlsafe_b64decode(told + "=" * (-len(told) % 4)), type=Claim)
+    claim = msgspec.json.decode(base64.urlsafe_b64decode(reported + "=" * (-len(reported) % 4)), type=Claim)
     return None if claim.expires_unix_s <= now_s else user_of(claim)
 
 
@@ -81,7 +81,7 @@ Networks = tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
 
 
 def networks(blocks: Iterable[str]) -> Networks:
-    """Raises `UserError` for a text that is no network."""
+    """Parses networks; raises `UserError` for an invalid one."""
     try:
         return tuple(ipaddress.ip_network(block) for block in blocks)
     except ValueError as error:
@@ -89,7 +89,7 @@ def networks(blocks: Iterable[str]) -> Networks:
 
 
 def may_enter(allowed: Networks | None, remote: str | None, authorization: str) -> bool:
-    """Pods reach the control plane from inside the cluster, whatever the networks say."""
+    """True if the address is allowed, or the caller is a pod: pods reach the API from inside the cluster."""
     if allowed is None or is_of_account(tokens.bearer(authorization)):
         return True
     address = ipaddress.ip_address(remote or "0.0.0.0")

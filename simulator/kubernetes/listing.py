@@ -1,4 +1,4 @@
-"""Lists: everything, or one page of it after the other."""
+"""Lists of objects, whole or page by page."""
 
 import base64
 import binascii
@@ -24,14 +24,14 @@ class Listing:
 
 
 class Page(msgspec.Struct, frozen=True):
-    """What a `continue` token says: the list as it was then, from here on."""
+    """Content of a `continue` token: the version of the list, and the last key of the page before."""
 
     version: int
     after: Key
 
 
 def list_objects(store: Store, resource: Resource, listing: Listing) -> Obj:
-    """A whole list, or one page of it: later pages show the same moment as the first."""
+    """A whole list, or one page of it; later pages show the same version as the first."""
     page = _read_page(listing.page) if listing.page else None
     version = page.version if page else listing.exact_version
     asked = max(version or 0, listing.least_version)

@@ -1,4 +1,4 @@
-"""Which lists are merged item by item, and by what key: what strategic merge patches and applies both need to know."""
+"""Lists that are merged item by item, and their keys, for strategic merge patches and applies."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,15 +9,17 @@ Path = tuple[str, ...]
 @dataclass(frozen=True, slots=True)
 class ListKind:
     keys: tuple[str, ...] = ()
-    """The fields that identify an item; with none, the items are themselves their identities."""
+    """Fields that identify an item; empty for lists of plain values."""
 
 
 ONE_VALUE = ListKind(("",))
-"""Of a map that is one value to who applies it, although it has parts."""
+"""Kind of a map that an apply replaces as one value."""
 
 ListKinds = Callable[[Path], ListKind | None]
-"""Of the list at this path of field names; None when the list is one value, replaced as a whole. Of a map: `ONE_VALUE`,
-or None where it is merged."""
+"""The kind of the list at a path of field names; None if the list is replaced as a whole.
+
+For a map: `ONE_VALUE`, or None if it is merged.
+"""
 
 _BY_NAME = ListKind(("name",))
 _BY_TYPE = ListKind(("type",))
@@ -49,7 +51,7 @@ _KINDS: dict[str, ListKind] = {
 
 
 def built_in_lists(path: Path) -> ListKind | None:
-    """Taints and tolerations are replaced as a whole, in the real thing too."""
+    """Lists of built-in kinds. Taints and tolerations are replaced as a whole, as in real Kubernetes."""
     if path[-1:] == ("ports",):
         in_container = len(path) > 1 and path[-2] in ("containers", "initContainers")
         return ListKind(("containerPort",)) if in_container else ListKind(("port",))
@@ -61,5 +63,5 @@ def built_in_lists(path: Path) -> ListKind | None:
 
 
 def custom_lists(path: Path) -> ListKind | None:
-    """Lists of custom resources are single values, but for those that all objects have."""
+    """Lists of custom resources: only those in the metadata are merged."""
     return built_in_lists(path) if path[:1] == ("metadata",) else None

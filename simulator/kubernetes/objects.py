@@ -1,4 +1,4 @@
-"""Kubernetes objects as they travel: plain JSON data. What is stored is never changed in place, only replaced."""
+"""Kubernetes objects as plain JSON data. Stored objects are never changed in place, only replaced."""
 
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
@@ -11,14 +11,14 @@ EPOCH = "1970-01-01T00:00:00Z"
 
 
 class Key(NamedTuple):
-    """Where an object is, within its kind; the namespace is empty for what belongs to the whole cluster."""
+    """Identifies an object within its kind; the namespace is empty for cluster-wide objects."""
 
     namespace: str
     name: str
 
 
 def clone(value: T) -> T:
-    """A copy that shares nothing, as it would be after a trip over the network."""
+    """A deep copy, as after a transfer over the network."""
     copied: T = msgspec.json.decode(msgspec.json.encode(value))
     return copied
 
@@ -61,7 +61,7 @@ def is_deleting(obj: Obj) -> bool:
 
 
 def is_daemon(pod: Obj) -> bool:
-    """Whether a DaemonSet made it."""
+    """True if a DaemonSet owns the pod."""
     return any(owner.get("kind") == "DaemonSet" for owner in meta(pod).get("ownerReferences") or ())
 
 
@@ -80,7 +80,7 @@ def holds(obj: Obj, kind: str) -> bool:
 
 
 def with_condition(conditions: list[Obj], new: Obj, now: str) -> list[Obj]:
-    """The list with this condition in it; its transition time moves only when its status does."""
+    """The list with this condition; its transition time changes only with its status."""
     old = next((each for each in conditions if each.get("type") == new["type"]), None)
     same = old is not None and old.get("status") == new["status"]
     since = old.get("lastTransitionTime", now) if old is not None and same else now
@@ -136,7 +136,7 @@ def scale_of(obj: Obj) -> Obj:
 
 
 def scaled(obj: Obj, scale: Obj) -> Obj:
-    """The object with the replicas that the Scale asks for."""
+    """The object with the replicas that the Scale requests."""
     wanted = clone(obj)
     wanted["spec"]["replicas"] = (scale.get("spec") or {}).get("replicas", 0)
     version = (scale.get("metadata") or {}).get("resourceVersion")

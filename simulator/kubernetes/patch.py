@@ -20,11 +20,11 @@ _RETAIN = "$retainKeys"
 
 def json_patch(obj: Obj, operations: Any) -> Obj:
     if not isinstance(operations, list):
-        raise bad_request("a JSON patch is a list of operations")
+        raise bad_request("a JSON patch must be a list of operations")
     document: Any = clone(obj)
     for operation in operations:
         if not isinstance(operation, dict) or "op" not in operation or "path" not in operation:
-            raise bad_request("each operation of a JSON patch has an op and a path")
+            raise bad_request("each operation of a JSON patch needs an op and a path")
         document = _operate(document, operation)
     if not isinstance(document, dict):
         raise bad_request("the patched document is not an object")
@@ -44,7 +44,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def strategic_patch(target: Obj, patch: Obj, lists: ListKinds = built_in_lists, *, applies: bool = False) -> Obj:
-    """The patched object; lists of things with names are merged by those. Who applies replaces what is one value."""
+    """The patched object. Lists with keys are merged by key; an apply replaces a `ONE_VALUE` map as a whole."""
     return _Strategic(lists, applies).maps(clone(target), patch, ())
 
 
@@ -102,7 +102,7 @@ class _Strategic:
 
 
 def _interleaved(named: dict[str, Any], before: list[Any], kind: ListKind) -> list[Any]:
-    """What the patch names, in its order; the rest stays in front of what it was in front of."""
+    """The named items in the patch's order; each other item stays in front of the item that followed it."""
     places = {identity_of(item, kind): at for at, item in enumerate(before)}
     rest = [item for item in before if identity_of(item, kind) not in named]
     ordered: list[Any] = []
@@ -145,7 +145,7 @@ def _operate(document: Any, operation: Obj) -> Any:
 
 def _pointer(text: Any) -> list[str]:
     if not isinstance(text, str) or (text and not text.startswith("/")):
-        raise bad_request(f"{text!r} is no JSON pointer")
+        raise bad_request(f"{text!r} is not a JSON pointer")
     return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
 
 

@@ -1,4 +1,4 @@
-"""What the API server knows about pods: defaults, what a spec must have, what may change in it later."""
+"""The API server's rules for pods: defaults, required fields, allowed changes."""
 
 import re
 from typing import Any
@@ -17,7 +17,7 @@ _TYPES: tuple[tuple[str, type], ...] = (("command", list), ("args", list), ("env
 
 
 def complete(pod: Obj, toleration_s: int) -> None:
-    """A new pod, whatever was said about its status, waits to be placed."""
+    """Completes a new pod and resets its status to `Pending`."""
     spec = pod.setdefault("spec", {})
     if not isinstance(spec.get("containers"), list):
         return
@@ -65,7 +65,7 @@ def complete_template(spec: Obj) -> None:
 
 
 def _pull_policy(image: str) -> str:
-    """What may change under its name is pulled each time."""
+    """The default pull policy: an image whose name can change its content is always pulled."""
     _, colon, tag = image.rpartition("/")[2].partition(":")
     is_latest = not colon or tag == "latest"
     return "Always" if is_latest and "@" not in image else "IfNotPresent"
@@ -94,7 +94,7 @@ def causes(spec: Obj, path: str) -> list[Cause]:
 
 
 def forbidden_changes(before: Obj, after: Obj) -> list[Cause]:
-    """Images, added tolerations, a first deadline and the grace of a pod that never had one may change; no more."""
+    """Causes for forbidden changes: only images, added tolerations and the deadline may change."""
     if _frozen(before) != _frozen(after):
         text = (
             "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
@@ -110,7 +110,7 @@ def forbidden_changes(before: Obj, after: Obj) -> list[Cause]:
 
 
 def requests_of(spec: Obj) -> dict[str, Any]:
-    """What a pod needs of its node, by resource: the sum of its containers, or the largest init container."""
+    """Resources that a pod needs: the total of its containers, or the largest init container."""
     total: dict[str, Any] = {}
     for container in spec.get("containers") or []:
         for name, amount in _requests(container).items():
@@ -122,7 +122,7 @@ def requests_of(spec: Obj) -> dict[str, Any]:
 
 
 def is_critical(pod: Obj) -> bool:
-    """Ended last when its node goes."""
+    """True for a pod that ends last when its node shuts down."""
     return (pod.get("spec") or {}).get("priorityClassName") in SYSTEM_PRIORITIES
 
 
@@ -182,13 +182,13 @@ def _reference_causes(source: Obj, at: str) -> list[Cause]:
         found.append(Cause(f"{at}.fieldRef.fieldPath", "Required value", _REQUIRED))
     divisor = (source.get("resourceFieldRef") or {}).get("divisor")
     if divisor is not None and not quantities.is_quantity(divisor):
-        found.append(Cause(f"{at}.resourceFieldRef.divisor", f'Invalid value: "{divisor}": is no quantity'))
+        found.append(Cause(f"{at}.resourceFieldRef.divisor", f'Invalid value: "{divisor}": must be a quantity'))
     return found
 
 
 def _path_causes(path: str | None, at: str, *, absolute: bool = False) -> list[Cause]:
     if path and (".." in path.split("/") or (path.startswith("/") and not absolute)):
-        return [Cause(at, f'Invalid value: "{path}": must not leave its volume')]
+        return [Cause(at, f'Invalid value: "{path}": must not point outside its volume')]
     return []
 
 

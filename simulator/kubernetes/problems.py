@@ -1,4 +1,4 @@
-"""What an API server refuses, as the Status objects that clients know."""
+"""Refusals of an API server as Status objects of Kubernetes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Cause:
 
 
 class ApiProblem(TradewindError):
-    """Answered to the client with its HTTP status and a Status object."""
+    """A refusal, sent to the client as an HTTP status and a Status object."""
 
     def __init__(self, code: int, reason: str, message: str, details: Obj | None = None) -> None:
         super().__init__(message)
@@ -74,15 +74,15 @@ def already_exists(what: str, name: str) -> ApiProblem:
 
 
 def conflict(what: str, name: str, why: str = "") -> ApiProblem:
-    said = why or "the object has been modified; please apply your changes to the latest version and try again"
-    message = f'Operation cannot be fulfilled on {what} "{name}": {said}'
+    reason = why or "the object has been modified; please apply your changes to the latest version and try again"
+    message = f'Operation cannot be fulfilled on {what} "{name}": {reason}'
     return ApiProblem(409, "Conflict", message, _details(what, name))
 
 
 def apply_conflict(causes: Sequence[Cause]) -> ApiProblem:
     noun = "1 conflict" if len(causes) == 1 else f"{len(causes)} conflicts"
     message = f"Apply failed with {noun}: " + "; ".join(f"{cause.message}: {cause.field}" for cause in causes)
-    return ApiProblem(409, "Conflict", message, {"causes": _told(causes)})
+    return ApiProblem(409, "Conflict", message, {"causes": _reported(causes)})
 
 
 def gone(message: str) -> ApiProblem:
@@ -94,20 +94,20 @@ def unsupported_media_type() -> ApiProblem:
 
 
 def bad_patch() -> ApiProblem:
-    """A real server does not say either what was wrong with it."""
+    """The refusal of an invalid patch; like the real server, it does not name the error."""
     return ApiProblem(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
 def invalid(kind: str, name: str, causes: Sequence[Cause], group: str = "") -> ApiProblem:
-    said = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
-    text = said if len(causes) == 1 else f"[{said}]"
+    listed = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
+    text = listed if len(causes) == 1 else f"[{listed}]"
     title = f"{kind}.{group}" if group else kind
-    details = {**_details(title, name), "causes": _told(causes)}
+    details = {**_details(title, name), "causes": _reported(causes)}
     return ApiProblem(422, "Invalid", f'{title} "{name}" is invalid: {text}', details)
 
 
 def bad_options(kind: str, cause: Cause) -> ApiProblem:
-    """Of ListOptions, DeleteOptions and their like: what the query or the body asks for cannot be asked for."""
+    """The refusal of invalid ListOptions, DeleteOptions and similar options."""
     return invalid(kind, "", [cause], "meta.k8s.io")
 
 
@@ -127,5 +127,5 @@ def _details(what: str, name: str) -> Obj:
     return {**({"name": name} if name else {}), **({"group": group} if group else {}), "kind": kind}
 
 
-def _told(causes: Sequence[Cause]) -> list[Obj]:
+def _reported(causes: Sequence[Cause]) -> list[Obj]:
     return [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]

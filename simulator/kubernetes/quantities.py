@@ -1,4 +1,4 @@
-"""Amounts as Kubernetes writes them: `100m`, `32Gi`, `1e3`."""
+"""Quantities of Kubernetes: `100m`, `32Gi`, `1e3`."""
 
 import re
 from decimal import Decimal
@@ -24,14 +24,14 @@ _SCALES = {
 
 
 def parse(text: object) -> Decimal:
-    """Raises ValueError for what is no quantity."""
+    """The value of a quantity; raises ValueError for any other text."""
     parts = _QUANTITY.match(str(text).strip())
     if parts is None:
-        raise ValueError(f"{text!r} is no quantity")
+        raise ValueError(f"{text!r} is not a quantity")
     try:
         number = Decimal(parts[1])
     except ArithmeticError:
-        raise ValueError(f"{text!r} is no quantity") from None
+        raise ValueError(f"{text!r} is not a quantity") from None
     return number * _SCALES.get(parts[2] or "", Decimal(1))
 
 

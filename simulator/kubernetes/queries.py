@@ -1,4 +1,4 @@
-"""What the query of a request says."""
+"""Parses the query of a request."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -80,7 +80,7 @@ def writing(query: Query, user_agent: str) -> Writing:
 
 
 def deleting(query: Query, body: Any) -> DeleteOptions:
-    """What the body says, else what the query says."""
+    """Options of a deletion: those in the body, otherwise those in the query."""
     given = body if isinstance(body, dict) else {}
     preconditions = given.get("preconditions") or {}
     grace_s = given.get("gracePeriodSeconds")

@@ -1,4 +1,4 @@
-"""Whether somebody may do something: the rules of the roles that are bound to them."""
+"""Authorization by the rules of the roles that are bound to a user."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from simulator.kubernetes.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES,
 from simulator.kubernetes.store import Store
 
 ADMIN_ROLES = frozenset({"cluster-admin"})
-"""Every cluster has them; they allow everything."""
+"""Roles that every cluster has and that allow everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Action:
     verb: str
     group: str
     resource: str
-    """`pods`, `pods/log`."""
+    """Plural name, with a subresource if any: `pods`, `pods/log`."""
     namespace: str = ""
     name: str = ""
 

@@ -1,4 +1,4 @@
-"""The kinds that are served, as a table. Custom resource definitions add rows while the server runs."""
+"""The table of served kinds. Custom resource definitions add rows while the server runs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,22 +12,22 @@ VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update
 class Resource:
     group: str
     version: str
-    """The one that is stored and preferred."""
+    """The stored and preferred version."""
     plural: str
     kind: str
     namespaced: bool = True
     short_names: tuple[str, ...] = ()
     has_status: bool = False
     subresources: tuple[str, ...] = ()
-    """Beyond status."""
+    """Subresources apart from status."""
     created_by_put: bool = False
     delete_answers_object: bool = False
-    """A deletion is answered with the last state of the object, not with a Status."""
+    """The answer to a deletion is the last state of the object, not a Status."""
     has_generation: bool = False
     custom: bool = False
     other_versions: tuple[str, ...] = ()
     schemas: dict[str, Obj] = field(default_factory=dict, compare=False)
-    """By version, of custom resources."""
+    """Schemas of custom resources, by version."""
 
     @property
     def id(self) -> tuple[str, str]:
@@ -35,7 +35,7 @@ class Resource:
 
     @property
     def title(self) -> str:
-        """As messages name it: `pods`, `deployments.apps`."""
+        """Name in messages: `pods`, `deployments.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
@@ -124,7 +124,7 @@ class Registry:
         return found if found is not None and version in found.versions else None
 
     def define(self, definition: Obj) -> Resource:
-        """What the definition of a custom resource says; replaces what an older version of it said."""
+        """Adds or replaces the kind of a custom resource definition."""
         resource = defined(definition)
         self._known[resource.id] = resource
         return resource

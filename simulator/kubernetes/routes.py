@@ -1,4 +1,4 @@
-"""From a path to what it means."""
+"""Parses the path of a request."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """`/api`, `/apis`, a group, or the kinds of a version of a group."""
+    """A discovery path: `/api`, `/apis`, a group, or the kinds of a version of a group."""
 
     group: str | None = None
     version: str | None = None
@@ -32,7 +32,7 @@ class Discovery:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """`/version`, `/healthz` and their kind: open to everybody."""
+    """A path that needs no authorization, such as `/version` or `/healthz`."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""The schema of a custom resource: defaults are filled in, unknown fields are dropped, what does not fit is refused."""
+"""Applies the schema of a custom resource: sets defaults, drops unknown fields, refuses invalid values."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def complete(obj: Obj, schema: Obj) -> None:
-    """In place. Fields that every object has are left alone."""
+    """Sets defaults and drops unknown fields in place, except in the fields that every object has."""
     keeps_unknown = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
     known = schema.get("properties") or {}
     for name in [each for each in obj if each not in _WHOLE]:

@@ -42,7 +42,7 @@ class Requirement:
 
     key: str
     operator: str
-    """In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+    """One of In, NotIn, Exists, DoesNotExist, Gt, Lt."""
     values: frozenset[str] = frozenset()
 
     def met_by(self, values: Mapping[str, str]) -> bool:
@@ -68,7 +68,7 @@ class Requirement:
 
 
 def by_labels(text: str) -> Predicate | None:
-    """None when everything matches."""
+    """The predicate of a label selector; None if everything matches."""
     requirements = [_label_requirement(part) for part in _split(text)]
     if not requirements:
         return None
@@ -91,7 +91,7 @@ def by_fields(text: str) -> Predicate | None:
 
 
 def by_spec(selector: Obj | None) -> Predicate:
-    """A LabelSelector of a spec; an empty one matches everything, a missing one nothing."""
+    """The predicate of a LabelSelector in a spec; an empty one matches everything, a missing one nothing."""
     if selector is None:
         return lambda obj: False
     requirements = label_requirements(selector)
@@ -118,7 +118,7 @@ def both(one: Predicate | None, other: Predicate | None) -> Predicate | None:
 
 
 def field(obj: Obj, path: tuple[str, ...]) -> str:
-    """As the API server compares it: text, empty where there is nothing."""
+    """The field's value as text, empty if it is missing, as the API server compares it."""
     if path[0] == "metadata":
         return str(meta(obj).get(path[1]) or "")
     value: Any = obj
@@ -143,7 +143,7 @@ def _label_requirement(part: str) -> Requirement:
 
 
 def _split(text: str) -> list[str]:
-    """At commas that are not in parentheses."""
+    """Splits at commas outside parentheses."""
     parts, depth, start = [], 0, 0
     for index, character in enumerate(text):
         depth += (character == "(") - (character == ")")

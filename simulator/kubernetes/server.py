@@ -1,4 +1,4 @@
-"""The verbs of the API, without HTTP: what a request to create, change, list or delete does to the store."""
+"""The verbs of the API without HTTP: create, change, list and delete objects of the store."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -53,15 +53,15 @@ PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
     makes_accounts: bool = True
-    """Every namespace gets its default service account; a bare API server does not do that."""
+    """Create the default service account of every namespace, as Kubernetes' controllers do."""
     toleration_s: int = 300
-    """How long pods stay on a node that is not ready, unless they say otherwise."""
+    """Default seconds that pods stay on a node that is not ready."""
     history_limit: int = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How a write was asked for."""
+    """Options of a write."""
 
     manager: str = "unknown"
     dry_run: bool = False
@@ -109,7 +109,7 @@ class ApiServer:
         return self._store_change(target, current, self._patched(resource, content_type, current, patch), writing)
 
     def delete(self, resource: Resource, key: Key, options: DeleteOptions, *, dry_run: bool = False) -> Obj:
-        """The answer to the client: the object as it is now, or a Status once it is gone."""
+        """Deletes an object; returns the object, or a Status if it is gone."""
         obj, is_gone = self.store.delete(resource, key, options, dry_run=dry_run)
         if is_gone and not dry_run:
             self._after_delete(resource, obj)
@@ -149,7 +149,7 @@ class ApiServer:
         self.store.modify(PODS, key, change, counts=False)
 
     def scale(self, target: Target, change: Callable[[Obj], Obj], writing: Writing) -> Obj:
-        """`change` gets the Scale as it is and answers with the Scale that is wanted."""
+        """Scales an object; `change` maps the current Scale to the wanted one."""
         current = self.store.get(target.resource, Key(target.namespace, target.name))
         whole = Target(target.resource, target.version, target.namespace, target.name)
         return scale_of(self._store_change(whole, current, scaled(current, change(scale_of(current))), writing))
@@ -157,10 +157,10 @@ class ApiServer:
     def _apply(self, target: Target, current: Obj | None, patch: Any, writing: Writing) -> Obj:
         resource = target.resource
         if not isinstance(patch, dict):
-            raise problems.bad_request("the applied configuration is not an object")
-        said = patch.get("apiVersion") or "/", patch.get("kind") or ""
-        if said != (target.api_version, resource.kind):
-            raise problems.bad_request(f"invalid object type: {said[0]}, Kind={said[1]}")
+            raise problems.bad_request("the applied configuration must be an object")
+        given = patch.get("apiVersion") or "/", patch.get("kind") or ""
+        if given != (target.api_version, resource.kind):
+            raise problems.bad_request(f"invalid object type: {given[0]}, Kind={given[1]}")
         if (patch.get("metadata") or {}).get("managedFields"):
             raise problems.bad_request("metadata.managedFields must be nil")
         if current is None and target.subresource:
@@ -182,7 +182,7 @@ class ApiServer:
         if content_type == JSON_PATCH:
             return json_patch(current, patch)
         if not isinstance(patch, dict):
-            raise problems.bad_request("the patch is not an object")
+            raise problems.bad_request("the patch must be an object")
         if content_type == STRATEGIC_PATCH and not resource.custom:
             return strategic_patch(current, patch)
         if content_type == MERGE_PATCH:
@@ -288,7 +288,7 @@ def _lists(resource: Resource) -> ListKinds:
 
 
 def _beside_status(resource: Resource, current: Obj, given: Obj) -> Obj:
-    """What a write of the status says about the object that it means, and what it changes of its metadata."""
+    """The metadata after a write of the status: its preconditions, and labels and annotations of nodes and pods."""
     fences = {name: given[name] for name in ("resourceVersion", "uid", "managedFields") if given.get(name)}
     if resource.id not in (NODES.id, PODS.id):
         return {**meta(current), **fences}

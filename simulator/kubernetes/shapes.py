@@ -1,4 +1,4 @@
-"""Whether the parts of a built-in object are what they must be at all: lists, maps, text."""
+"""Checks the types of the fields of built-in objects: lists, maps, text, numbers."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ _OPAQUE = frozenset({"fieldsV1", "schema", "openAPIV3Schema"})
 
 
 def shaped(obj: Obj, *, custom: bool) -> Obj:
-    """The object without what is null or empty where that is as good as absent; a bad request for what is wrong."""
+    """The object without null fields and without empty ones that mean absence; raises a bad request for wrong types."""
     obj = {**obj, "metadata": _dense(obj.get("metadata"))} if custom else _dense(obj)
     if obj.get("metadata") is None:
         obj["metadata"] = {}

@@ -1,8 +1,8 @@
-"""The objects of one cluster and what is true of all of them: versions, identities, conflicts, deletion.
+"""The objects of one cluster, with versions, uids, conflicts and deletion.
 
-Purely in memory and synchronous: what one call does is done before the next begins. Every change gets the next number
-of one counter and goes into the history of its kind. Listeners are called after each change; they may not write, only
-remember that there is something to do.
+The store is in memory and synchronous: each call ends before the next begins. Every change gets the next number of one
+counter and enters the history of its kind. Listeners are called after each change; they must not write, only note that
+there is something to do.
 """
 
 import random
@@ -43,7 +43,7 @@ class Store:
         self._history_limit = history_limit
         self._objects: dict[tuple[str, str], dict[Key, Obj]] = {}
         self._ordered: dict[tuple[str, str], list[Obj]] = {}
-        """Until the next change of the kind."""
+        """Cache of the objects in order of their keys, until the next change of their kind."""
         self._histories: dict[tuple[str, str], History] = {}
         self._compacted = first_version
 
@@ -61,14 +61,14 @@ class Store:
         return found
 
     def all(self, resource: Resource, namespace: str = "") -> list[Obj]:
-        """In the order of their keys; of all namespaces when none is given."""
+        """Objects in order of their keys; of all namespaces if none is given."""
         ordered = self._ordered.get(resource.id)
         if ordered is None:
             ordered = self._ordered[resource.id] = _in_order(self._of(resource).items(), "")
         return [obj for obj in ordered if not namespace or meta(obj).get("namespace") == namespace]
 
     def all_at(self, resource: Resource, namespace: str, version: int) -> list[Obj]:
-        """As they were at an earlier version; gone when the window does not reach back that far."""
+        """Objects at an earlier version; raises 410 if the window does not reach back that far."""
         history = self.history(resource)
         changes = history.since(version)
         if changes is None or version < history.floor:
@@ -91,7 +91,7 @@ class Store:
         return problems.gone(f"too old resource version: {version} ({self.history(resource).floor})")
 
     def compact(self, *, expire_watches: bool = False) -> None:
-        """All windows now begin here: who asks for older changes has to list again; running watches too, if wished."""
+        """Forgets all changes so far: watches from older versions must list again; all must if `expire_watches`."""
         self._compacted = self.version
         for history in self._histories.values():
             history.compact(self.version, expire_watches=expire_watches)
@@ -113,7 +113,7 @@ class Store:
         return obj if dry_run else self._commit(resource, ChangeType.ADDED, obj, None)
 
     def replace(self, resource: Resource, key: Key, given: Obj, *, status: bool = False, dry_run: bool = False) -> Obj:
-        """With the status alone, or with everything but the status where it is a subresource."""
+        """Replaces the status only, or everything but the status if it is a subresource."""
         current = self.get(resource, key)
         self._check_version(resource, current, meta(given).get("resourceVersion"), meta(given).get("uid"))
         obj = clone(given)
@@ -127,9 +127,10 @@ class Store:
         return self._put(resource, current, obj, dry_run)
 
     def modify(self, resource: Resource, key: Key, change: Callable[[Obj], None], *, counts: bool = True) -> Obj | None:
-        """For controllers: changes a copy of what is there now, status included; None when nothing is there.
+        """Changes an object with its status, for controllers; None if it is missing.
 
-        `counts`: whether a change of what is wanted makes another generation."""
+        `counts`: a change of the spec increases the generation.
+        """
         current = self.find(resource, key)
         if current is None:
             return None
@@ -140,7 +141,7 @@ class Store:
     def delete(
         self, resource: Resource, key: Key, options: DeleteOptions | None = None, *, dry_run: bool = False
     ) -> tuple[Obj, bool]:
-        """The object and whether it is gone; it stays while it has finalizers, or while its node ends it."""
+        """Deletes an object; returns it, and True if it is gone. Finalizers and a grace period delay that."""
         wanted = options or DeleteOptions()
         current = self.get(resource, key)
         _check_preconditions(resource, current, wanted)
@@ -155,7 +156,7 @@ class Store:
         if finalizers:
             meta(obj)["finalizers"] = finalizers
         if at_once:
-            # Watchers of pods see even the shortest grace begin.
+            # Watchers of pods see the begin of even the shortest grace period.
             self._commit(resource, ChangeType.MODIFIED, obj, current)
             return self.remove(resource, key), True
         if _holds_content(resource, obj):
@@ -164,7 +165,7 @@ class Store:
         return self._settle(resource, current, obj), False
 
     def _marked(self, resource: Resource, current: Obj, grace_s: int) -> Obj:
-        """As being deleted; who asks again can only make it sooner."""
+        """The object with a deletion time; another deletion can only make it earlier."""
         obj = clone(current)
         fields = meta(obj)
         if not is_deleting(current) and resource.has_generation:
@@ -175,7 +176,7 @@ class Store:
         return obj
 
     def remove(self, resource: Resource, key: Key) -> Obj:
-        """At once, whatever would hold it."""
+        """Removes an object at once, despite grace period and finalizers."""
         return self._commit(resource, ChangeType.DELETED, clone(self.get(resource, key)), self.get(resource, key))
 
     def _put(self, resource: Resource, current: Obj, obj: Obj, dry_run: bool, *, counts: bool = True) -> Obj:
@@ -191,7 +192,7 @@ class Store:
         return obj if dry_run else self._settle(resource, current, obj)
 
     def _settle(self, resource: Resource, current: Obj, obj: Obj) -> Obj:
-        """Commits what has changed; what waited for its last finalizer goes."""
+        """Commits a change; removes a deleted object that no longer waits for anything."""
         fields = meta(obj)
         waits_for_nothing = not fields.get("finalizers") and not fields.get("deletionGracePeriodSeconds")
         if is_deleting(obj) and waits_for_nothing and not _holds_content(resource, obj):
@@ -252,7 +253,7 @@ def _in_order(objects: Iterable[tuple[Key, Obj]], namespace: str) -> list[Obj]:
 
 
 def _holds_content(resource: Resource, obj: Obj) -> bool:
-    """A namespace waits until what is in it has been deleted."""
+    """True for a namespace whose content is not deleted yet."""
     return resource.id == NAMESPACES.id and bool(spec_of(obj).get("finalizers"))
 
 
@@ -261,7 +262,7 @@ def _content(obj: Obj) -> Obj:
 
 
 def _grace_s(resource: Resource, obj: Obj, options: DeleteOptions) -> int:
-    """Only pods that run somewhere are given time."""
+    """Grace period in seconds; only pods on a node have one."""
     if resource.id != PODS.id or not spec_of(obj).get("nodeName") or is_finished(obj):
         return 0
     default_s = spec_of(obj).get("terminationGracePeriodSeconds", 30)

@@ -1,4 +1,4 @@
-"""What the API server refuses about an object, as causes that name the field."""
+"""Checks objects; each cause names the invalid field."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -46,9 +46,9 @@ def metadata_causes(resource: Resource, obj: Obj) -> Iterator[Cause]:
             yield Cause(f"metadata.finalizers[{index}]", text)
     for key, value in labels_of(obj).items():
         if not _LABEL_KEY.match(str(key)):
-            yield Cause("metadata.labels", f'Invalid value: "{key}": is no valid label key')
+            yield Cause("metadata.labels", f'Invalid value: "{key}": must be a valid label key')
         elif not isinstance(value, str) or not _LABEL_VALUE.match(value):
-            yield Cause("metadata.labels", f'Invalid value: "{value}": is no valid label value')
+            yield Cause("metadata.labels", f'Invalid value: "{value}": must be a valid label value')
 
 
 def status_causes(obj: Obj) -> Iterator[Cause]:
@@ -71,7 +71,7 @@ def _taint_causes(taints: list[Obj] | None) -> Iterator[Cause]:
         try:
             unix_s(taint.get("timeAdded") or EPOCH)
         except ValueError:
-            yield Cause(f"spec.taints[{index}].timeAdded", f'Invalid value: "{taint["timeAdded"]}": is no time')
+            yield Cause(f"spec.taints[{index}].timeAdded", f'Invalid value: "{taint["timeAdded"]}": must be a time')
 
 
 def _name_rule(resource: Resource) -> Callable[[str], bool]:

@@ -1,8 +1,8 @@
-"""A watch: what happens to the objects of a kind, as lines of JSON, from a version on.
+"""A watch: the changes of the objects of a kind since a version, as lines of JSON.
 
-With a selector an object that begins to match is added, one that no longer does is deleted. Who falls behind the window
-gets an error event, 410, and lists again. Bookmarks tell how far the watch has come when nothing else does. Who begins
-at a version that is yet to come sees nothing at all until then.
+With a selector, an object that begins to match is added, and one that stops matching is deleted. A watch that falls
+behind the window gets an error event with code 410; the client lists again. Bookmarks report the position of the watch.
+A watch that begins at a future version reports nothing before that version.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ class WatchOptions:
     namespace: str = ""
     matches: Predicate | None = None
     version: int = 0
-    """From here on; 0: first everything that is there."""
+    """Version after which changes are reported; 0: begin with all existing objects."""
     timeout_s: float | None = None
     bookmarks: bool = False
     bookmark_s: float = 60.0
     marks_initial_end: bool = False
     gone_as_status: bool = False
-    """A version that is too old is refused with a status instead of an error event; real servers do either."""
+    """Refuse a version that is too old with a status, not an error event; real servers do either."""
 
 
 async def watch(
@@ -54,11 +54,11 @@ async def watch(
     elif position < history.floor:
         yield lines.error(store.expired(resource, position))
         return
-    news = asyncio.Event()
-    history.notify(news)
+    changed = asyncio.Event()
+    history.notify(changed)
     try:
         while True:
-            news.clear()
+            changed.clear()
             changes = history.since(max(position, options.version))
             if changes is None or history.expired != expired:
                 yield lines.error(gone(f"too old resource version: {position} ({history.floor})"))
@@ -66,7 +66,7 @@ async def watch(
             position = store.version
             for line in lines.changes(changes):
                 yield line
-            if news.is_set():
+            if changed.is_set():
                 continue
             now_s = loop.time()
             if options.bookmarks and now_s >= bookmark_s:
@@ -75,19 +75,19 @@ async def watch(
                     yield lines.bookmark(position)
             if now_s >= end_s:
                 return
-            await _wait_for(news, min(end_s, bookmark_s) - now_s)
+            await _wait_for(changed, min(end_s, bookmark_s) - now_s)
     finally:
-        history.forget(news)
+        history.forget(changed)
 
 
-async def _wait_for(news: asyncio.Event, most_s: float) -> None:
+async def _wait_for(changed: asyncio.Event, most_s: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(max(0.0, most_s)):
-            await news.wait()
+            await changed.wait()
 
 
 def check_start(store: Store, resource: Resource, options: WatchOptions) -> None:
-    """Raises what is refused before the stream begins."""
+    """Raises if the watch is refused before the stream begins."""
     if options.gone_as_status and 0 < options.version < store.history(resource).floor:
         raise store.expired(resource, options.version)
 
@@ -99,7 +99,7 @@ class _Lines:
     options: WatchOptions
 
     def initial(self, objects: Iterable[Obj], version: int) -> Iterator[bytes]:
-        """Everything that is there."""
+        """Lines for all existing objects."""
         for obj in objects:
             if self.options.matches is None or self.options.matches(obj):
                 yield self.event("ADDED", obj)
@@ -111,7 +111,7 @@ class _Lines:
         return (line for line in lines if line is not None)
 
     def _change(self, change: Change) -> bytes | None:
-        """None when it does not concern this watch."""
+        """The line for a change; None if the watch does not select the object."""
         before = change.before is not None and self._selects(change.before)
         now = change.type is not ChangeType.DELETED and self._selects(change.object)
         if not before and not now:

@@ -1,1 +1,1 @@
-"""The spot market: what each zone can give of each accelerator, and at what price, as time goes by."""
+"""The spot market: capacity and price of each accelerator in each zone over time."""

@@ -1,8 +1,8 @@
-"""What a market sells: accelerators by the names that GKE gives them, changes of capacity and price, lifetimes.
+"""Accelerators by GKE's names, changes of capacity and price, lifetimes of spot nodes.
 
-A price is that of one accelerator with its share of the machine around it, for an hour. Machines without accelerators
-are bought as `cpu`, and counted in vCPUs. The prices are Google's list prices of August 2026 in us-central1, rounded:
-they hold until a trace, a generator or the control endpoint says otherwise.
+A price is for one accelerator with its share of the machine, for an hour. Machines without accelerators have the type
+`cpu` and are counted in vCPUs. The default prices are Google's list prices of August 2026 in us-central1, rounded.
+Traces, the generator and the control endpoint override the spot prices only.
 """
 
 import math
@@ -24,8 +24,8 @@ class Accelerator:
     on_demand: MicroUsd
     spot: MicroUsd
     quota: str
-    """The name that Compute's quotas have for it."""
-    also: tuple[str, ...] = ()
+    """Name of its quota in Compute."""
+    short_names: tuple[str, ...] = ()
     """Shorter names that traces use."""
 
 
@@ -45,18 +45,18 @@ _KNOWN = (
     Accelerator(CPU, micro_usd(0.0335), micro_usd(0.0134), "CPUS"),
 )
 ACCELERATORS = {each.name: each for each in _KNOWN}
-_BY_ANY_NAME = {**ACCELERATORS, **{short: each for each in _KNOWN for short in each.also}}
+_BY_ANY_NAME = {**ACCELERATORS, **{short: each for each in _KNOWN for short in each.short_names}}
 
 
 def accelerator(name: str) -> Accelerator | None:
-    """By GKE's name or a shorter one, in any case."""
+    """Finds an accelerator by GKE's name or a shorter one, ignoring case."""
     return _BY_ANY_NAME.get(name.strip().lower())
 
 
 Usd = Annotated[float, Meta(ge=0, le=1_000_000)]
 Amount = Annotated[int, Meta(ge=0, le=1_000_000)]
 NoticeSeconds = Annotated[float, Meta(ge=0, le=86_400)]
-"""As long as a region takes it for."""
+"""Seconds of notice in settings, traces and requests to the control endpoint."""
 
 
 class Market(NamedTuple):
@@ -70,22 +70,22 @@ class Market(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Change:
     at_s: float
-    """Since the market opened."""
+    """Seconds since the market opened."""
     market: Market
     capacity: int | None = None
-    """Accelerators that spot nodes may hold; None: as before."""
+    """Accelerators, or vCPUs, that spot nodes may use; None: unchanged."""
     price: MicroUsd | None = None
-    """Of one accelerator for an hour; None: as before."""
+    """Spot price of one accelerator, or vCPU, for an hour; None: unchanged."""
     notice_s: float | None = None
-    """What the nodes that this change takes are given; None: as usual."""
+    """Seconds of notice for nodes that this change preempts; None: the usual notice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """How long spot nodes live if nothing else takes them: a Weibull distribution.
+    """Lifetimes of spot nodes that are not preempted earlier: a Weibull distribution, cut off at `cap_s`.
 
-    With a shape below 1 many die young, and those that last continue to last. `cap_s` is the limit that some clouds set
-    for every spot node, such as 24 hours.
+    With a shape below 1, many nodes end early and old ones last long. `mean_s` is the mean without the cut. `cap_s` is
+    the limit that some clouds set for every spot node, such as 24 hours.
     """
 
     mean_s: float
@@ -93,6 +93,6 @@ class Lifetimes:
     cap_s: float = math.inf
 
     def draw_s(self, seed: str) -> float:
-        """The same seed, the same lifetime."""
+        """A lifetime that depends only on the seed."""
         scale_s = self.mean_s / math.gamma(1 + 1 / self.shape)
         return min(self.cap_s, random.Random(seed).weibullvariate(scale_s, self.shape))

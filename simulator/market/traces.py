@@ -1,9 +1,9 @@
-"""Traces: the market of a day that was, or that somebody made up, read from a file.
+"""Traces: recorded or invented markets, read from a file.
 
-Our own form is a table, as CSV with a header or as a JSON list of objects: `time_s`, `zone`, `accelerator`,
-`capacity`, and where wanted `price` (USD for an hour of one accelerator) and `notice_s`. An empty field means "as
-before". Two forms of others are read too: a JSON list of `{"Time", "GPUs"}`, of one market that has to be named, and a
-CSV with a column `Timestamp` and one `<accelerator>_<zone>` for each market.
+Tradewind's format is a table, as CSV with a header or as a JSON list of objects: `time_s`, `zone`, `accelerator`,
+`capacity`, and optionally `price` (USD for an hour of one accelerator) and `notice_s`. An empty field means
+"unchanged". Two other formats are read too: a JSON list of `{"Time", "GPUs"}` for one market, which must be named
+separately, and a CSV with a column `Timestamp` and a column `<accelerator>_<zone>` for each market.
 """
 
 import csv
@@ -14,8 +14,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from runtime.decoding import decode_checked
 from runtime.errors import UserError
+from runtime.problems import decode_checked
 from simulator.market.markets import ACCELERATORS, Amount, Change, Market, NoticeSeconds, Usd, accelerator, micro_usd
 
 ROWS_AT_MOST = 1_000_000
@@ -36,22 +36,22 @@ class Sample(Struct, frozen=True):
 
 
 def read_trace(path: Path, market: Market | None = None) -> tuple[Change, ...]:
-    """In the order of time. `market` is for the form that does not name its own."""
+    """The changes in order of time. `market` is for the format that does not name its market."""
     what = f"The trace {path}"
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{what} cannot be read: {error}", "give the path of a CSV or JSON file") from None
+        raise UserError(f"Cannot read the trace {path}: {error}", "give the path of a CSV or JSON file") from None
     changes = tuple(_json(text, what, market) if text.lstrip()[:1] in ("[", "{") else _csv(text, what))
     if not changes:
-        raise UserError(f"{what} is empty.", "give it at least one row; docs/simulator.md has the form")
+        raise UserError(f"{what} is empty.", "give it at least one row; docs/simulator.md describes the format")
     return tuple(sorted(changes, key=lambda change: change.at_s))
 
 
 def known_accelerator(name: str, where: str) -> str:
     found = accelerator(name)
     if found is None:
-        raise UserError(f"{where} names an accelerator {name!r}.", f"one of {', '.join(ACCELERATORS)}")
+        raise UserError(f"{where} names an unknown accelerator {name!r}.", f"one of {', '.join(ACCELERATORS)}")
     return found.name
 
 
@@ -59,12 +59,10 @@ def _json(text: str, what: str, market: Market | None) -> Iterator[Change]:
     try:
         data = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise UserError(f"{what} is not JSON: {error}", "correct it; docs/simulator.md has the form") from None
+        raise UserError(f"{what} is not JSON: {error}", "correct it; docs/simulator.md describes the format") from None
     if isinstance(data, list) and data and isinstance(data[0], dict) and "GPUs" in data[0]:
         if market is None:
-            raise UserError(
-                f"{what} does not say of which zone and accelerator it is.", "--trace us-central1-a/nvidia-l4=FILE"
-            )
+            raise UserError(f"{what} names no zone and accelerator.", "--trace us-central1-a/nvidia-l4=FILE")
         return _samples(decode_checked(list[Sample], data, what=what), market)
     return _rows(decode_checked(list[Row], data, what=what), what)
 

@@ -1,17 +1,17 @@
-"""What comes in at a region's ports: the cloud's private commands, as JSON, and the Kubernetes API of its clusters.
+"""The HTTP API of a region: the cloud's private commands, as JSON, and the Kubernetes API of its clusters.
 
 GET    /region                                            the region, its clusters, its incarnation
-PUT    /region/clusters/{cluster}                         made, if it is not there; answers where its API is
-DELETE /region/clusters/{cluster}                         with all its processes
-GET    /region/clusters/{cluster}/nodes                   with state and processes
-PUT    /region/clusters/{cluster}/nodes/{node}            registered, if this instance is not yet
+PUT    /region/clusters/{cluster}                         creates it if it is missing; answers its endpoint
+DELETE /region/clusters/{cluster}                         deletes it and ends all its processes
+GET    /region/clusters/{cluster}/nodes                   its nodes with state and processes
+PUT    /region/clusters/{cluster}/nodes/{node}            registers this instance if it is new
 POST   /region/clusters/{cluster}/nodes/{node}/preempt    {"notice_s": 30, "delete_node": false}
-POST   /region/clusters/{cluster}/nodes/{node}/drain      cordoned, its pods evicted; answers whether they have left
-POST   /region/clusters/{cluster}/nodes/{node}/silence    {"silent": true}: it hangs, or is there again
+POST   /region/clusters/{cluster}/nodes/{node}/drain      cordons it, evicts its pods; answers if they have left
+POST   /region/clusters/{cluster}/nodes/{node}/silence    {"silent": true}: it hangs; false: it continues
 POST   /region/clusters/{cluster}/nodes/{node}/maintenance {"event": "TERMINATE_ON_HOST_MAINTENANCE"}: in its metadata
 DELETE /region/clusters/{cluster}/nodes/{node}            ?grace_s=5&wait=true
-POST   /region/clusters/{cluster}/compact                 {"expire_watches": false}: older versions are gone, 410
-POST   /region/roles                                      {"account": "default", "granted": false}: pulls are forbidden
+POST   /region/clusters/{cluster}/compact                 {"expire_watches": false}: forgets older versions (410)
+POST   /region/roles                                      {"account": "default", "granted": false}: forbids pulls
 POST   /region/cut                                        {"cut": true, "cluster": null, "how": "reset" | "silence"}
 """
 
@@ -20,8 +20,8 @@ from typing import TypeVar
 import msgspec
 from aiohttp import web
 
-from runtime.decoding import decode_checked
 from runtime.errors import UserError
+from runtime.problems import decode_checked
 from simulator.region.cluster import NoSuch
 from simulator.region.clusters import Clusters
 from simulator.region.settings import (
@@ -46,7 +46,7 @@ class RegionApi:
         self._clusters = clusters
 
     async def handle(self, request: web.Request, cluster: str | None) -> web.StreamResponse:
-        """`cluster`: the one whose own port it came in at."""
+        """Answers a request. `cluster` is set if it came in at that cluster's own port."""
         try:
             if cluster is not None:
                 return await self._clusters.get(cluster).http.handle(request, request.path)
@@ -59,14 +59,14 @@ class RegionApi:
             return _json({"error": str(problem)}, 404)
         except UserError as problem:
             return _json({"error": str(problem)}, 400)
-        return _json({"error": f"there is nothing at {request.path}"}, 404)
+        return _json({"error": f"unknown path: {request.path}"}, 404)
 
     async def _command(self, request: web.Request, path: list[str]) -> web.Response:
         clusters = self._clusters
         match request.method, path:
             case "GET", []:
-                told = {"region": self._region, "clusters": clusters.names, "incarnation": self._incarnation}
-                return _json(told)
+                reported = {"region": self._region, "clusters": clusters.names, "incarnation": self._incarnation}
+                return _json(reported)
             case "PUT", ["clusters", name]:
                 _named(name)
                 return _json(await clusters.put(name, await _read(request, ClusterRequest)))
@@ -104,7 +104,7 @@ class RegionApi:
             case "POST", ["cut"]:
                 clusters.cut(await _read(request, CutRequest))
                 return _json({})
-        return _json({"error": f"there is no {request.method} {request.path}"}, 404)
+        return _json({"error": f"unknown command: {request.method} {request.path}"}, 404)
 
 
 def _named(name: str) -> None:

@@ -46,12 +46,12 @@ from simulator.region.settings import ClusterRequest, NodeRequest, NodeView, Reg
 
 
 class NoSuch(TradewindError):
-    """There is no cluster or no node of that name."""
+    """The cluster or node does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the clusters of a region have in common."""
+    """What the clusters of a region share."""
 
     settings: RegionSettings
     incarnation: str
@@ -70,7 +70,7 @@ class Cluster:
         self.gate = Gate()
         self.uid = str(uuid.uuid4())
         options = _server_options(shared.settings, request)
-        # Versions go on rising when a region is started anew: what clients remember of its last life is too old.
+        # Versions continue to rise after a restart of the region, so versions that clients remember are too old.
         self.server = ApiServer(shared.clock, options, first_version=int(time.time() * 1000))
         self.logs = LogFolder(shared.folder / "logs" / name, self.server.store)
         self.http = ClusterHttp(
@@ -89,7 +89,7 @@ class Cluster:
         self.server.store.listeners.append(self._on_change)
 
     async def run(self) -> None:
-        """Until it is stopped; then nothing of it is left."""
+        """Runs until it is stopped; then none of its nodes and processes is left."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             controlling = None
@@ -117,7 +117,7 @@ class Cluster:
         self._stopping.set()
 
     async def put_node(self, name: str, request: NodeRequest) -> RegionNode:
-        """The same machine again changes nothing; another under the same name takes its place."""
+        """Adds a node. The same machine again changes nothing; another machine replaces the one of that name."""
         async with self._placing:
             if self.is_stopping:
                 raise NoSuch(f"cluster {self.name} is being deleted")
@@ -132,7 +132,7 @@ class Cluster:
         return node
 
     def preempt(self, name: str, notice_s: float, *, delete_node: bool) -> None:
-        """With a notice the machine tells, and gives its pods time; without, it is gone at once."""
+        """Preempts a node. With notice its metadata reports it and pods end in order; without, it is lost at once."""
         node = self.nodes[name]
         if node.state is not NodeState.READY:
             return
@@ -141,7 +141,7 @@ class Cluster:
         node.ending = self._task(self._preempted(node, notice_s, delete_node), f"preempt/{name}")
 
     def drain(self, name: str) -> bool:
-        """Cordons the node and evicts all pods but DaemonSets'. True when they have left, or the node hangs."""
+        """Cordons the node and evicts all pods but DaemonSets'. True if they have left, or the node hangs."""
         self.server.store.modify(NODES, Key("", name), cordon)
         staying = [
             pod
@@ -154,7 +154,7 @@ class Cluster:
         return not staying or self.nodes[name].silent
 
     async def silence(self, name: str, *, silent: bool) -> None:
-        """The machine hangs with all its programs, or continues."""
+        """Makes the machine hang with all its programs, or continue."""
         node = self.nodes[name]
         if node.state is not NodeState.READY or node.silent is silent:
             return
@@ -173,7 +173,7 @@ class Cluster:
             set_ready(self.server, node.name, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
 
     def remove_node(self, name: str, grace_s: float | None) -> RegionNode | None:
-        """None when there is no such node."""
+        """Starts the removal of a node; returns the node, if it exists."""
         node = self.nodes.get(name)
         if node is not None and node.state is not NodeState.REMOVING:
             self._log.info("node_removed", node=name)
@@ -236,7 +236,7 @@ class Cluster:
             self._forget(node)
 
     def _end(self, node: RegionNode, grace_s: float) -> None:
-        """Whatever it was doing: its pods are given the grace, then it is gone with everything."""
+        """Ends a node: cancels what it does, gives its pods the grace period, then removes everything."""
         was_lost = node.state is NodeState.LOST or node.silent
         node.state = NodeState.REMOVING
         before = node.ending
@@ -260,7 +260,7 @@ class Cluster:
         await self._shared.metadata.remove(node.metadata_host)
 
     def _forget(self, node: RegionNode) -> None:
-        """Its object and its pods."""
+        """Removes the node's object and its pods."""
         store = self.server.store
         current = store.find(NODES, Key("", node.name))
         if current is not None and uid_of(current) == node.uid:
@@ -292,7 +292,7 @@ class Cluster:
             node.kubelet.on_change(change)
 
     def _task(self, work: Coroutine[object, object, None], name: str) -> "asyncio.Task[None]":
-        assert self._tasks is not None  # nodes come and go only while the cluster runs
+        assert self._tasks is not None  # nodes change only while the cluster runs
         return self._tasks.create_task(work, name=name)
 
 

@@ -1,4 +1,4 @@
-"""The clusters of a region, and all that the cloud can ask about them."""
+"""The clusters of a region, and the commands of the cloud for them."""
 
 import asyncio
 
@@ -53,7 +53,7 @@ class Clusters:
         return ClusterView(endpoint=endpoint, ca="", address=address, uid=cluster.uid)
 
     async def delete(self, name: str) -> None:
-        """Returns when its last process has ended."""
+        """Deletes a cluster; returns when its last process has ended."""
         cluster = self._clusters.get(name)
         if cluster is not None:
             cluster.stop()
@@ -70,7 +70,7 @@ class Clusters:
         return found.view(await found.put_node(name, request))
 
     def drain(self, cluster: str, name: str) -> bool:
-        """Whether its pods have left."""
+        """Drains a node; True if its pods have left."""
         return self._with_node(cluster, name).drain(name)
 
     async def silence(self, cluster: str, name: str, request: SilenceRequest) -> None:
@@ -82,13 +82,13 @@ class Clusters:
         return found.view(found.nodes[name])
 
     def announce_maintenance(self, cluster: str, name: str, event: MaintenanceEvent) -> NodeView:
-        """The node's metadata server announces it; what happens to the machine later is the cloud's decision."""
+        """Sets the maintenance event in the node's metadata; the cloud decides later what happens to the machine."""
         found = self._with_node(cluster, name)
         found.nodes[name].metadata.set(MAINTENANCE, event)
         return found.view(found.nodes[name])
 
     async def delete_node(self, cluster: str, name: str, *, grace_s: float | None = None, wait: bool = True) -> bool:
-        """Whether it is gone; without waiting it may still be ending."""
+        """Removes a node; True if it is gone. Without `wait` it may still be ending."""
         node = self.get(cluster).remove_node(name, grace_s)
         if node is not None and wait:
             await node.ended.wait()
@@ -109,7 +109,7 @@ class Clusters:
         self._log.info("roles_set", account=request.account, granted=request.granted)
 
     def compact(self, cluster: str, *, expire_watches: bool = False) -> None:
-        """The API forgets what happened until now: older versions are gone."""
+        """Makes a cluster's API forget all changes so far: older versions are gone."""
         self.get(cluster).server.store.compact(expire_watches=expire_watches)
 
     def _with_node(self, cluster: str, name: str) -> Cluster:

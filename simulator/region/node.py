@@ -1,4 +1,4 @@
-"""One machine of a cluster: its object in the API, its agent, its metadata server, and the ways in which it ends."""
+"""One machine of a cluster: its object in the API, its agent and its metadata."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from simulator.metadata_server import MAINTENANCE, PREEMPTED, Metadata
 from simulator.region.settings import MaintenanceEvent, NodeRequest
 
 ORDINARY_S = 15.0
-"""Of the usual notice of 30 s ordinary pods get the first half, those the system needs the rest."""
+"""Seconds for ordinary pods in the usual notice of 30 s; critical pods get the rest."""
 _SPOT_LABEL = "cloud.google.com/gke-spot"
 _VERSION = "v1.35.0-tradewind-simulator"
 
@@ -34,15 +34,15 @@ class RegionNode:
     metadata_host: str
     state: NodeState = NodeState.READY
     silent: bool = False
-    """Its kubelet does not report, and its programs do not run."""
+    """True while it hangs: its kubelet does not report, and its programs do not run."""
     ending: "asyncio.Task[None] | None" = None
     running: "asyncio.Task[None] | None" = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    """Its object, its pods and its processes are gone."""
+    """Set when its object, pods and processes are gone."""
 
 
 def windows(notice_s: float) -> tuple[float, float]:
-    """How the notice is divided between ordinary pods and those the system needs."""
+    """Splits the notice between ordinary and critical pods."""
     ordinary_s = max(min(ORDINARY_S, notice_s), notice_s - ORDINARY_S)
     return ordinary_s, notice_s - ordinary_s
 

@@ -1,4 +1,4 @@
-"""The ports of a region: one for everything, and one more for each cluster, on which its API has no path before it."""
+"""The ports of a region: one for everything, and one for each cluster that serves its API without a path prefix."""
 
 import contextlib
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ _BODY_BYTES = 4 * 1024 * 1024
 _STOP_S = 0.5
 
 Handler = Callable[[web.Request, str | None], Awaitable[web.StreamResponse]]
-"""Gets the request and, if it came in at a cluster's own port, the name of the cluster."""
+"""Handles a request; the second argument is the cluster if the request came in at its own port."""
 
 
 class Ports:
@@ -37,16 +37,16 @@ class Ports:
 
     @property
     def url(self) -> str:
-        """Where others reach the region."""
+        """URL at which others reach the region."""
         return self._settings.advertise_url.rstrip("/") or f"http://{self._host}:{self._port}"
 
     @property
     def inner_url(self) -> str:
-        """Where the region's own pods reach it."""
+        """URL at which the region's own pods reach it."""
         return f"http://{self._host}:{self._port}"
 
     def address_of(self, cluster: str) -> str:
-        """Host and port of the cluster's own port, as others reach it."""
+        """Host and port at which others reach the cluster's own port."""
         advertised = self.url.partition("://")[2].partition("/")[0].rpartition(":")[0]
         return f"{advertised or self._host}:{self._cluster_ports[cluster]}"
 

@@ -1,4 +1,4 @@
-"""A region: its clusters, their ports, and a janitor for the case that it is killed."""
+"""A region: its clusters, their ports, and a janitor that cleans up if the region is killed."""
 
 import asyncio
 import contextlib
@@ -53,14 +53,14 @@ async def _address_of(name: str) -> str:
         found = await asyncio.get_running_loop().getaddrinfo(name, None, family=socket.AF_INET)
     except OSError as error:
         raise UserError(
-            f"The address of all pods is to be that of {name!r}, which cannot be found: {error.strerror}",
+            f"Cannot resolve {name!r}, the address for all pods: {error.strerror}",
             "TRADEWIND_SIMULATOR_REGION_POD_IP takes an IPv4 address or a name of this machine",
         ) from None
     return str(found[0][4][0])
 
 
 class Region:
-    """`async with Region(settings) as region:`; afterwards none of its processes is left."""
+    """A running region: `async with Region(settings) as region:`; afterwards none of its processes is left."""
 
     def __init__(self, settings: RegionSettings, clock: Clock | None = None) -> None:
         self.settings = settings
@@ -74,12 +74,12 @@ class Region:
 
     @property
     def url(self) -> str:
-        """Where others reach the region."""
+        """URL at which others reach the region."""
         return self._ports.url
 
     @property
     def clusters(self) -> Clusters:
-        assert self._clusters is not None  # there are clusters only while the region serves
+        assert self._clusters is not None  # set while the region serves
         return self._clusters
 
     async def __aenter__(self) -> "Region":

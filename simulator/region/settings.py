@@ -1,4 +1,4 @@
-"""Settings of a region, and what the cloud asks of it."""
+"""Settings of a region, and the bodies of the cloud's requests and answers."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -14,42 +14,42 @@ Name = Annotated[str, Meta(pattern="^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$", des
 
 
 class RegionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`SIMULATOR_REGION` and so on."""
+    """Settings of a region; each is a variable `TRADEWIND_SIMULATOR_REGION_<NAME>`."""
 
     region: Name = "us-central1"
     secret: str = "simulated"
-    """Shared with the cloud, whose tokens it signs."""
+    """Secret that signs tokens; the cloud needs the same one."""
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 0
-    """0: any that is free."""
+    """0: any free port."""
     advertise_url: str = ""
-    """Where others reach this region, when that is not its host and port."""
+    """URL at which others reach this region, if not host and port."""
     run_dir: str = ""
-    """Folders and logs of pods; kept when it is named, else a temporary one. Short: Unix sockets have short names."""
+    """Folder for files and logs of pods; by default a temporary one. Unix sockets need a short path."""
     pod_ip: str = ""
-    """The address of all pods, or a name that has it; empty: a loopback address for each."""
+    """Address of all pods, or a name that resolves to it; empty: a loopback address for each."""
     images: dict[str, ImageRuntime] = field(default_factory=dict)
-    """By a pattern of the image's name; an image that is not named runs in the simulator's own environment."""
+    """Runtimes by a pattern of the image's name; other images run in the simulator's own environment."""
     roleless_accounts: str = ""
-    """Service accounts of nodes that cannot pull from Google's registries, with commas between."""
+    """Comma-separated service accounts of nodes that cannot pull from Google's registries."""
     pull_backoff_s: NotNothing = 10.0
     pull_backoff_most_s: NotNothing = 300.0
     token_s: NotNothing = 3600.0
-    """How long tokens of service accounts are good for."""
+    """Lifetime in seconds of tokens of service accounts."""
     crash_backoff_s: Seconds = 10.0
     crash_backoff_most_s: Seconds = 300.0
     toleration_s: Annotated[int, Meta(ge=0)] = 300
-    """How long pods stay on a node that is not ready, unless they say otherwise."""
+    """Default seconds that pods stay on a node that is not ready."""
     node_monitor_s: Seconds = 1.0
-    """How long it takes until a node that was lost without a word is known to be."""
+    """Seconds until a node that was lost without notice is marked as not ready."""
     bookmark_s: NotNothing = 60.0
     history_limit: Annotated[int, Meta(ge=1)] = 2000
-    """Changes of each kind that a watch can catch up with."""
+    """Stored changes of each kind, which a watch can catch up with."""
     gone_as_status: bool = False
-    """Watches from too old a version are refused with HTTP 410, not with an error event."""
+    """Refuse watches from a version that is too old with HTTP 410, not with an error event."""
     enforce_rbac: bool = True
     stop_grace_s: Seconds = 2.0
-    """What pods are given when the simulator itself ends."""
+    """Grace period of pods when the simulator itself ends."""
 
 
 class ClusterRequest(Struct, frozen=True, kw_only=True):
@@ -57,9 +57,9 @@ class ClusterRequest(Struct, frozen=True, kw_only=True):
     location: str = ""
     token_seconds: NotNothing | None = None
     authorized_networks: list[str] | None = None
-    """Clients from elsewhere are refused, except for pods of the cluster; null: all are accepted."""
+    """Networks of allowed clients; pods of the cluster are always allowed. Null: all are allowed."""
     controllers: bool = True
-    """Without them it is a bare API server: nothing places or makes pods, and whoever tests plays those parts."""
+    """False: a bare API server. Nothing places or creates pods; a test does it."""
 
 
 class Taint(Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ class NodeRequest(Struct, frozen=True, kw_only=True):
 
 class PreemptRequest(Struct, frozen=True, kw_only=True):
     notice_s: Seconds = 30.0
-    """0: lost at once, without a word."""
+    """0: the node is lost at once, without notice."""
     delete_node: bool = False
 
 
@@ -105,12 +105,12 @@ class MaintenanceRequest(Struct, frozen=True, kw_only=True):
 class CutRequest(Struct, frozen=True, kw_only=True):
     cut: bool
     cluster: str | None = None
-    """None: all."""
+    """None: all clusters."""
     how: Cut = Cut.RESET
 
 
 class RolesRequest(Struct, frozen=True, kw_only=True):
-    """Whether the service account of nodes has the roles that pulls from Google's registries need."""
+    """Grants or revokes the roles that a service account of nodes needs to pull from Google's registries."""
 
     account: str
     granted: bool
@@ -124,7 +124,7 @@ class ClusterView(Struct, frozen=True, kw_only=True):
     endpoint: str
     ca: str
     address: str
-    """Host and port of the same API without a path before it."""
+    """Host and port of the same API without a path prefix."""
     uid: str
 
 

@@ -1,4 +1,4 @@
-"""`python -m tests.allocator --seed 7` replays one seed and tells its story; `--seeds 300` runs many."""
+"""`python -m tests.allocator --seed 7` replays one seed and prints its events; `--seeds 300` runs many."""
 
 import sys
 

@@ -1,10 +1,10 @@
-"""What must hold by the cloud's own account, whatever the allocator believes."""
+"""Checks of what must hold by the cloud's own account, independent of the allocator's state."""
 
 import math
 from collections.abc import Mapping
 from typing import Protocol
 
-from controlplane.allocator.counting import doomed, held, lost, sidelined
+from controlplane.allocator.counting import held, lost, noticed, sidelined
 from controlplane.allocator.effects import DeletePool, RemoveNodes, ResizePool
 from controlplane.clouds.interface import PoolRef
 from messages.ids import ClusterName
@@ -13,7 +13,7 @@ from tests.allocator.wire import Request, Wire
 from tests.simulation.clockwork import Broken, Clockwork
 
 IN_USE_S = 3.0
-"""After so long the allocator must have heard of it."""
+"""Seconds after which the allocator must know of a change."""
 
 
 class MachineTruth(Protocol):
@@ -42,7 +42,7 @@ class PoolTruth(Protocol):
 
 
 class CloudTruth(Protocol):
-    """What there really is."""
+    """The true state of the cloud."""
 
     @property
     def pools(self) -> Mapping[PoolRef, PoolTruth]: ...
@@ -56,10 +56,10 @@ class Account:
         self.cloud = cloud
         self.wire = wire
         self.busy: dict[str, float] = {}
-        """Uids of machines that the job uses, and since when."""
+        """Machines that the job uses, by uid, and since when."""
 
     def check(self, actor: Asker, request: Request) -> None:
-        """Before it is sent."""
+        """Check a change before it is sent."""
         change = request.change
         mine = [other for other in self.wire.requests if other.sender is actor and other.waited_for]
         waiting = [other for other in mine if other.change.ref == change.ref]
@@ -82,7 +82,7 @@ class Account:
                 self._check_unused(actor, change.ref.cluster, pool.machines.get(name))
 
     def _check_quotas(self, actor: Asker, request: Request) -> None:
-        """Of what may come, and of the machines that are there and that it was told of, whatever it thinks of them."""
+        """Count what may come, and existing machines that the allocator was told of, whatever it knows of them."""
         coming, quotas = self.may_come(actor, request), actor.allocator.quotas
         pools = actor.allocator.pools
         needs = {ref: quotas.needs.get(pool.offer.kind, {}) for ref, pool in pools.items()}
@@ -110,12 +110,12 @@ class Account:
             raise Broken(f"{self.may_come(actor, request)} nodes may come, {actor.allocator.wanted} are wanted")
 
     def may_come(self, actor: Asker, request: Request) -> dict[PoolRef, int]:
-        """What the cloud may come to aim at, whatever arrives of what was sent."""
+        """The highest target that the pool may get, whichever of the sent requests arrive."""
         refs = {*self.cloud.pools, *(other.change.ref for other in self.wire.requests), request.change.ref}
         return {ref: self._most(actor, ref, request) for ref in refs}
 
     def _check_unused(self, actor: Asker, cluster: ClusterName, machine: MachineTruth | None) -> None:
-        """A machine that was taken into use after the last sight of its cluster is not known to be in use."""
+        """A machine whose use began after the last report of its cluster is not known to be in use."""
         if machine is None or machine.uid not in actor.seen or machine.life != "running":
             return
         since_s = self.busy.get(machine.uid)
@@ -125,31 +125,31 @@ class Account:
 
     def _most(self, actor: Asker, ref: PoolRef, sent: Request) -> int:
         pool = self.cloud.pools.get(ref)
-        aims = [pool.target - pool.surge if pool is not None else 0]
+        targets = [pool.target - pool.surge if pool is not None else 0]
         open_requests = [
             other
             for other in (*self.wire.requests, sent)
             if other.change.ref == ref and (other.waited_for or other.travelling)
         ]
-        # What an earlier leader asked for and the pool already aims at changes nothing more.
+        # A request of an earlier leader for the pool's current target changes nothing.
         rising = [
             request
             for request in open_requests
-            if request.raises and (request.sender is actor or request is sent or (request.size or 0) > aims[0])
+            if request.raises and (request.sender is actor or request is sent or (request.size or 0) > targets[0])
         ]
         known = actor.allocator.pools.get(ref)
-        if known is not None and known.given_up and not rising:
+        if known is not None and known.abandoned and not rising:
             return held(known)
         going = len(known.written_off) + sidelined(known) if known is not None else 0
         if known is not None and not rising:
-            going += doomed(known)
+            going += noticed(known)
         for request in open_requests:
             size = request.size
             if request.raises and size is not None:
-                aims.append(size)
+                targets.append(size)
             elif request.waited_for and isinstance(request.change, ResizePool):
-                aims = [request.change.size]
+                targets = [request.change.size]
             elif request.waited_for and isinstance(request.change, RemoveNodes) and known is not None:
                 removed = ({node.name for node in lost(known)} | known.vacant.keys()) - known.written_off
                 going += len(removed & set(request.change.nodes))
-        return max(0, max(aims) - going)
+        return max(0, max(targets) - going)

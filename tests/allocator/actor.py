@@ -1,4 +1,4 @@
-"""The allocator's process in a simulation: the core, woken when it asks to be, and a shell that somebody plays."""
+"""The allocator's process in a simulation: the core, its wake-ups, and a simulated shell."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ from controlplane.allocator.decide import decide
 from controlplane.allocator.effects import AllocatorEffect
 from controlplane.allocator.invariants import check
 from controlplane.allocator.state import Allocator
-from messages.clusters import NodeSight
+from messages.clusters import NodeObservation
 from messages.ids import ClusterName
 from tests.simulation.clockwork import Broken, Clockwork
 
@@ -15,14 +15,14 @@ SOME_TIME_S = 1e-5
 
 
 class Asker(Protocol):
-    """An allocator that asks a cloud for changes."""
+    """An allocator that requests changes from a cloud."""
 
     @property
     def allocator(self) -> Allocator: ...
 
     @property
     def seen(self) -> set[str]:
-        """Uids of machines that it was told of."""
+        """Uids of machines that were reported to it."""
 
     @property
     def sighted_s(self) -> dict[ClusterName, float]:
@@ -32,7 +32,7 @@ class Asker(Protocol):
 
 
 class World(Protocol):
-    sent_sights: dict[int, tuple[NodeSight, ...]]
+    sent_observations: dict[int, tuple[NodeObservation, ...]]
 
     def idle(self, cluster: ClusterName) -> tuple[str, ...]: ...
 
@@ -50,8 +50,8 @@ class Actor:
         self.alive = True
         self.allocator = allocator
         self.seen: set[str] = set()
-        """Uids of machines that this process was told of."""
-        self.sights: dict[ClusterName, int] = {}
+        """Uids of machines that were reported to this process."""
+        self.observations: dict[ClusterName, int] = {}
         self.sighted_s: dict[ClusterName, float] = {}
         self._wake = 0
         self.clockwork.after(0.0, lambda: self.post(events.Ticked(self.clockwork.now_s)))
@@ -71,13 +71,13 @@ class Actor:
         self._wake_at(decision.wake_at_s)
 
     def see(self, cluster: ClusterName, number: int) -> None:
-        """The shell drops topologies that are older than one it had."""
-        if number > self.sights.get(cluster, 0) and self.alive:
-            self.sights[cluster] = number
+        """Post a report, unless it is older than the last one of its cluster."""
+        if number > self.observations.get(cluster, 0) and self.alive:
+            self.observations[cluster] = number
             self.sighted_s[cluster] = self.clockwork.now_s
-            sight = self.world.sent_sights[number]
-            self.seen |= {node.uid for node in sight}
-            self.post(events.NodesSeen(self.clockwork.now_s, cluster, sight, self.world.idle(cluster)))
+            observation = self.world.sent_observations[number]
+            self.seen |= {node.uid for node in observation}
+            self.post(events.NodesSeen(self.clockwork.now_s, cluster, observation, self.world.idle(cluster)))
 
     def _wake_at(self, at_s: float | None) -> None:
         self._wake += 1

@@ -1,7 +1,7 @@
-"""A planned job in a market that moves: prices, quotas, stockouts, criteria; plans come late, and of a world gone by.
+"""A planned job in a changing market: prices, quotas, stockouts, criteria; plans come late and may be outdated.
 
-Plans are made by the real planning, from what was asked, and told some time after. What must hold is held by the
-cloud's own account; in the end what runs must be what a plan from that account would keep.
+The real planning makes the plans, from the requested inputs, and they arrive after a delay. The checks use the cloud's
+own account. At the end, the running nodes must be the ones that a plan from that account would keep.
 """
 
 import sys
@@ -12,10 +12,10 @@ from dataclasses import replace
 from msgspec import structs
 
 from controlplane.allocator import events
-from controlplane.allocator.counting import ceiling, going, sidelined
+from controlplane.allocator.counting import ceiling, not_counted, sidelined
 from controlplane.allocator.demand import Demand
 from controlplane.allocator.effects import MakePlan
-from controlplane.allocator.facts import aimed_at, basis_of
+from controlplane.allocator.facts import basis_of, target_workers
 from controlplane.allocator.learn import learn
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.prospects import supplies_of
@@ -25,7 +25,7 @@ from controlplane.catalog.money import MicroDollars
 from controlplane.clouds.interface import PoolRef, QuotaKey
 from controlplane.clouds.outcomes import StockedOut
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Market, Option, Present, Quotas
+from controlplane.planning.market import CurrentCapacity, Market, Option, Quotas
 from controlplane.planning.plan import Change, plan
 from controlplane.planning.quotas import taken
 from controlplane.planning.scoring import breach, score
@@ -57,11 +57,11 @@ PLANNED = replace(
 )
 
 MEASURED_S = 2.0
-"""So long a master that comes back waits for measured steps before it plans."""
+"""Seconds for which a restarted master waits for measured steps before it plans."""
 
 
 class PlannedAccount(Account):
-    """Counts money and workers, by the market that the allocator was last told of."""
+    """Counts money and workers, by the market that the allocator last got."""
 
     def check_caps(self, actor: Asker, request: Request) -> None:
         demand, market = actor.allocator.demand, actor.allocator.market
@@ -85,7 +85,7 @@ class PlannedAccount(Account):
         self._check_money(demand, market, self._with_sidelined(actor, coming))
 
     def _with_sidelined(self, actor: Asker, coming: dict[MachineKind, int]) -> dict[MachineKind, int]:
-        """Nodes that were replaced but kept cost money, too."""
+        """Sidelined nodes cost money, too."""
         found = Counter(coming)
         for pool in actor.allocator.pools.values():
             found[pool.offer.kind] += sidelined(pool)
@@ -106,7 +106,7 @@ def market_of(actor: Asker) -> Market:
 
 
 class PlannedActor(Actor):
-    """Remembers where it was told that there are none."""
+    """Remembers which zones refused machines."""
 
     def __init__(self, world: World, allocator: Allocator, clockwork: Clockwork) -> None:
         super().__init__(world, allocator, clockwork)
@@ -122,7 +122,7 @@ class PlannedActor(Actor):
 
 
 def _check_word(learned: Allocator, after: Allocator, now_s: float) -> None:
-    """Whatever is raised is what a plan of the very present asks for, or no more than was lost."""
+    """Each raise is what a plan from the current facts requests, or at most what was lost."""
     early_s = after.plans.not_before_s
     if after.plans.number > 0 and early_s is not None and now_s < early_s:
         raise Broken("a plan was asked for before steps were measured")
@@ -131,14 +131,14 @@ def _check_word(learned: Allocator, after: Allocator, now_s: float) -> None:
     basis = basis_of(learned, supplies_of(learned, now_s), now_s) if raised else None
     if basis is None or any(pool.operation and pool.operation.kind is Kind.REMOVE for pool in begun):
         return
-    plans, there = learned.plans, basis.present.committed()
+    plans, there = learned.plans, basis.current.committed()
     if plans.plan is not None and plans.basis == basis:
         unasked = {choice for choice in raised if plans.plan.ask.get(choice, 0) <= there.get(choice, 0)}
     else:
-        gone = sum(going(pool) + len(pool.vacant) for pool in learned.pools.values())
-        aimed, here = aimed_at(plans), sum(there.values())
-        unasked = raised if here >= (here + gone if aimed is None else aimed) else set()
-        taken = [pool.offer.kind for pool in learned.pools.values() if pool.vacant or going(pool)]
+        gone = sum(not_counted(pool) + len(pool.vacant) for pool in learned.pools.values())
+        targeted, here = target_workers(plans), sum(there.values())
+        unasked = raised if here >= (here + gone if targeted is None else targeted) else set()
+        taken = [pool.offer.kind for pool in learned.pools.values() if pool.vacant or not_counted(pool)]
         types = {choice.accelerator for choice in there or taken}
         unasked |= {choice for choice in raised if choice.accelerator not in types}
     if unasked:
@@ -188,7 +188,7 @@ class PlannedSystem(System):
         self.slackers: set[str] = set()
         """Uids of machines on which it will compute little."""
         self.starving = False
-        """There are too few to run with, so that it uses none."""
+        """Too few nodes exist to run with, so the job uses none."""
         self.criteria_now = self.criteria
         self._beat_use()
 
@@ -238,8 +238,8 @@ class PlannedSystem(System):
         actor.post(events.MarketSeen(self.clockwork.now_s, self.market()))
 
     def make_plan(self, actor: Actor, ask: MakePlan) -> None:
-        made = plan(ask.criteria, ask.profile, ask.market, ask.present, TUNING)
-        self.clockwork.tell(f"plan {ask.number} from {ask.present}: {made.change} {made.placement}, asks {made.ask}")
+        made = plan(ask.criteria, ask.profile, ask.market, ask.current, TUNING)
+        self.clockwork.tell(f"plan {ask.number} from {ask.current}: {made.change} {made.placement}, asks {made.ask}")
         late = self.clockwork.happens(0.3, "plan late")
         delay_s = self.clockwork.chance.uniform(0.5, 4.0) if late else self.clockwork.chance.uniform(0.005, 0.2)
         self.clockwork.after(delay_s, lambda: actor.post(events.Planned(self.clockwork.now_s, ask.number, made)))
@@ -247,7 +247,7 @@ class PlannedSystem(System):
     # The job
 
     def work(self) -> None:
-        """Uses every node that it is not asked to leave, and leaves those that it is, in a while."""
+        """Use every node that the job need not leave, and leave the others after a while."""
         running = self.cloud.running()
         busy = {uid: since_s for uid, since_s in self.account.busy.items() if uid in running}
         leaving = self.actor.allocator.leaving
@@ -324,18 +324,18 @@ class PlannedSystem(System):
     # What must be in the end
 
     def is_as_wanted(self) -> bool:
-        """What runs is enough, and is what a plan would keep that knows nothing of the allocator."""
+        """Check that enough nodes run, and that a plan without knowledge of the allocator would keep them."""
         if not self.is_at_rest() or self.actor.allocator.market != self.market():
             return False
         held = self._running()
         return self.cloud.target == sum(held.values()) and self._would_be_kept(held)
 
     def must_live_without(self, cluster: ClusterName) -> None:
-        """If the others have enough for the money, with what is sent between them."""
+        """Report whether the other nodes suffice within the cap on money, with egress."""
         least = self.criteria.min_workers
         if all(offer.cluster == cluster for offer in self.offers if offer.spot):
             return
-        possible = plan(self.criteria, self.profile, self.market(without=cluster), Present(), TUNING)
+        possible = plan(self.criteria, self.profile, self.market(without=cluster), CurrentCapacity(), TUNING)
         if possible.change is not Change.WAIT:
             self.must(lambda: len(self.cloud.running()) >= least, f"{least} nodes without that region")
 
@@ -344,7 +344,7 @@ class PlannedSystem(System):
         self._starve()
 
     def _notice_where_the_quota_is_full(self) -> None:
-        """Whatever is asked for before the machine is gone would be refused."""
+        """A request before the machine is gone would be refused."""
         self.cloud.quotas = self._all_used()
         self.clockwork.made["notice where the quota is full"] += 1
         self._tell_market(self.actor)
@@ -361,7 +361,7 @@ class PlannedSystem(System):
         return taken(Quotas(needs=needs), self._running())
 
     def _beside_others(self) -> list[tuple[CloudPool, Machine]]:
-        """One machine, of which there is another offer in the same region, if any is."""
+        """One machine, if possible with another offer in the same region."""
         offers = {pool_ref(JOB, offer): offer for offer in self.offers}
         regions = Counter((offer.kind.region, offer.accelerator, offer.spot) for offer in self.offers)
 
@@ -372,7 +372,7 @@ class PlannedSystem(System):
         return sorted(self.cloud.running().values(), key=others)[-1:]
 
     def _starve(self) -> None:
-        """Fewer than it needs are left, until it gives them back; then there are more, and nothing else is told."""
+        """Too few machines are left until the allocator removes them; then more are available, without an event."""
         least = self.criteria_now.min_workers
         if least < 2:
             return
@@ -405,13 +405,13 @@ class PlannedSystem(System):
     def _would_be_kept(self, held: dict[MachineKind, int]) -> bool:
         allocator = self.actor.allocator
         criteria = structs.replace(self.criteria_now, max_workers=ceiling(allocator))
-        present = Present(held=held)
-        if breach(criteria, self.market(), present, held):
+        current = CurrentCapacity(held=held)
+        if breach(criteria, self.market(), current, held):
             return False
         facts = allocator.plans.facts
-        stocked_out = facts.present.stocked_out if facts is not None else frozenset()
+        stocked_out = facts.current.stocked_out if facts is not None else frozenset()
         market = facts.market if facts is not None else self.market()
-        made = plan(criteria, self.profile, market, Present(held=held, stocked_out=stocked_out), TUNING)
+        made = plan(criteria, self.profile, market, CurrentCapacity(held=held, stocked_out=stocked_out), TUNING)
         return made.change is Change.KEEP
 
 

@@ -1,4 +1,4 @@
-"""A stage for planned jobs: a market at prices of the test's choice, and plans that are made when the test says so."""
+"""A stage for planned jobs: a market with chosen prices, and plans that are made when the test calls for them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,14 +52,14 @@ class PlannedStage(Stage):
         return self.happens(events.MarketSeen(self.now_s, a_market(*options, **market)))
 
     def plans(self, corrected: Callable[[Plan], Plan] = lambda made: made) -> list[AllocatorEffect]:
-        """The plan that was last asked for is made."""
+        """Make the plan that was last requested."""
         [*_, ask] = of(self.effects, MakePlan)
         assert self.allocator.plans.asked is not None, "no plan is being made"
-        made = plan(ask.criteria, ask.profile, ask.market, ask.present, TUNING)
+        made = plan(ask.criteria, ask.profile, ask.market, ask.current, TUNING)
         return self.happens(events.Planned(self.now_s, ask.number, corrected(made)))
 
     def settles(self) -> list[AllocatorEffect]:
-        """Time passes, a plan of the present is asked for and made; until there is nothing new to plan."""
+        """Let time pass and make requested plans, until nothing new is to plan."""
         found: list[AllocatorEffect] = []
         for _ in range(20):
             if self.allocator.plans.asked is None:
@@ -70,7 +70,7 @@ class PlannedStage(Stage):
         raise AssertionError("plans are made for ever")
 
     def gets(self, *effects: AllocatorEffect) -> None:
-        """Everything that was raised is done, and the nodes are there."""
+        """End all raises with success, and add their nodes."""
         for effect in effects:
             if isinstance(effect, CreatePool | ResizePool):
                 self.ends(effect)
@@ -101,7 +101,7 @@ def a_planned_stage(
 
 
 def prices_of(offers: tuple[Offer, ...], **usd_by_zone: float) -> list[Option]:
-    """Zones by their names with `_`; 0.5 where nothing is said."""
+    """Prices by zone name with `_` for `-`; 0.5 by default."""
     names = {gke: name for name, gke in GKE.items()}
     return [
         an_option(
@@ -116,7 +116,7 @@ def prices_of(offers: tuple[Offer, ...], **usd_by_zone: float) -> list[Option]:
 
 
 def a_running_stage(*offers: Offer, options: list[Option] | None = None, **given: Any) -> PlannedStage:
-    """Everything that the plan wants is there."""
+    """A stage with all nodes of the plan."""
     stage = a_planned_stage(*offers, **given)
     stage.ticks()
     stage.lists()

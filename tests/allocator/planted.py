@@ -31,14 +31,14 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 def is_caught(
     plant: Plant, complaint: str, simulate: Callable[[int], Result], seeds: Iterable[int], patch: pytest.MonkeyPatch
 ) -> bool:
-    """With this complaint, by the cloud's own account: the core's invariants, which may be wrong too, are not asked."""
+    """The expected complaint of the cloud's own account; the core's invariants, which may be wrong too, are off."""
     patch.setattr("tests.allocator.actor.check", lambda before, after, effects: [])
     plant(patch)
     return any(complaint in (simulate(seed).broken or "") for seed in seeds)
 
 
 def leave_a_pool_at_its_old_target_after_a_loss(patch: pytest.MonkeyPatch) -> None:
-    """Another pool is raised, but the cloud is never told to give up the slot that it will fill again."""
+    """Another pool is raised, but the lost slot, which the cloud will refill, is never removed."""
     honest = Turn._lower
 
     def forgetful(turn: Turn, pool: Pool, target: int) -> None:
@@ -54,7 +54,7 @@ def leave_a_pool_at_its_old_target_after_a_loss(patch: pytest.MonkeyPatch) -> No
 
 
 def forget_an_operation_whose_answer_was_lost(patch: pytest.MonkeyPatch) -> None:
-    """No answer is taken for a no."""
+    """A missing answer counts as a refusal."""
 
     def careless(
         allocator: Allocator, pool: Pool, operation: Operation, detail: str, now_s: float, *, settles_s: float
@@ -77,7 +77,7 @@ def check_the_cap_without_operations_under_way(patch: pytest.MonkeyPatch) -> Non
 
 
 def act_before_the_first_listing(patch: pytest.MonkeyPatch) -> None:
-    """A restarted allocator takes it that there is nothing."""
+    """A restarted allocator assumes that no pools exist."""
     patch.setattr(Allocator, "synced", property(lambda allocator: True))
     patch.setattr(
         reconcile,
@@ -89,7 +89,7 @@ def act_before_the_first_listing(patch: pytest.MonkeyPatch) -> None:
 
 
 def shrink_by_nodes_of_the_clouds_choice(patch: pytest.MonkeyPatch) -> None:
-    """A smaller size is asked for where particular nodes should go."""
+    """A smaller size is requested although particular nodes should be removed."""
 
     def blunt(turn: Turn, pool: Pool, target: int) -> None:
         if pool.exists and turn._may_touch(pool) and target < pool.target:
@@ -100,7 +100,7 @@ def shrink_by_nodes_of_the_clouds_choice(patch: pytest.MonkeyPatch) -> None:
 
 
 def give_up_slots_by_number(patch: pytest.MonkeyPatch) -> None:
-    """The slot of a node that was taken may be filled again by then, and the cloud lets another one go."""
+    """The slot of a lost node may be refilled by then, and the cloud removes another node."""
     by_name = Turn._remove
 
     def by_number(turn: Turn, pool: Pool, names: list[str], why: str = "") -> None:
@@ -115,14 +115,14 @@ def give_up_slots_by_number(patch: pytest.MonkeyPatch) -> None:
 
 
 def trust_a_listing_that_is_too_old(patch: pytest.MonkeyPatch) -> None:
-    """What was listed before a request could arrive, or before it was answered, is taken for how it ended."""
+    """A listing from before a request arrived, or was answered, counts as its outcome."""
     patch.setattr(learn_listing, "_is_newer", lambda pool, listing: pool.operation is not None)
     patch.setattr(learn_listing, "settles", lambda listing, doubt: True)
     patch.setattr(timing, "settles", lambda listing, doubt: True)
 
 
 def count_a_quota_for_each_pool_alone(patch: pytest.MonkeyPatch) -> None:
-    """Pools that draw on the same quota each take all of it."""
+    """Pools that share a quota each use all of it."""
     patch.setattr(quota_room, "may_come", lambda allocator, **only: {})
 
 
@@ -130,25 +130,25 @@ def count_a_quota_for_each_pool_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_that_noticed_machines_have_their_quota(patch: pytest.MonkeyPatch) -> None:
-    """Others are asked for in their place while they are still there."""
+    """Replacements are requested while the nodes still exist."""
     patch.setattr(quota_room, "at_most", lambda pool, **_: at_most(pool))
 
 
 def rest_for_ever(patch: pytest.MonkeyPatch) -> None:
-    """What was given back since it was too few to run with is asked for again only when prices or criteria change."""
-    patch.setattr(idle, "pause_s", lambda first_s, most_s, failures: math.inf)
+    """Nodes that were removed as too few to run with are requested again only when prices or criteria change."""
+    patch.setattr(idle, "pause_after", lambda failures, first_s, most_s: math.inf)
 
 
 def follow_a_remembered_plan(patch: pytest.MonkeyPatch) -> None:
-    """Whatever it was made from: after a shrink it asks for what was just given up."""
+    """An outdated plan is followed: after a shrink it requests the removed nodes again."""
 
     def remembered(plans: Plans) -> Plan | None:
         return plans.plan
 
-    patch.setattr(targets, "current", remembered)
+    patch.setattr(targets, "current_plan", remembered)
 
 
 def count_no_money_that_is_under_way(patch: pytest.MonkeyPatch) -> None:
-    """The number of workers is counted rightly, their money only by the plan, and once they are there."""
+    """The number of workers is counted correctly, but their money only by the plan, and only once they exist."""
     patch.setattr(caps, "_affordable", lambda demand, market, others, choice, fits, most: most)
     patch.setattr(prospects, "expected", held)

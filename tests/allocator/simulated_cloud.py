@@ -1,7 +1,7 @@
-"""A small cloud for the allocator's simulation: pools that keep trying, and that choose themselves whom they let go.
+"""A small cloud for the allocator's simulation: its pools retry, and choose themselves which nodes a shrink removes.
 
 A preempted node comes back under its old name as another machine. A shortage shows inside an operation, while the pool
-exists and goes on trying. Quotas refuse a request as a whole; what another takes meanwhile shows in the operation.
+exists and retries. Quotas refuse a request as a whole; use by others meanwhile shows in the operation.
 """
 
 import itertools
@@ -25,14 +25,14 @@ from controlplane.clouds.interface import (
     RecentShortage,
 )
 from controlplane.clouds.outcomes import Outcome
-from messages.clusters import NodeSight
+from messages.clusters import NodeObservation
 from messages.ids import ClusterName
 from tests.simulation.clockwork import Broken, Clockwork
 
 GROUP_S = 0.5
-"""How often a pool's group looks whether it has what it should."""
+"""Seconds between two checks of a pool's group for missing machines."""
 FORGET_S = 2.0
-"""How long a machine that is gone is still in sight."""
+"""Seconds for which a machine that is gone is still reported."""
 LOOK_S = 0.1
 OPERATIONS_AT_ONCE = 4
 
@@ -40,9 +40,9 @@ OPERATIONS_AT_ONCE = 4
 class Life(StrEnum):
     CREATING = "creating"
     RUNNING = "running"
-    DOOMED = "doomed"
+    NOTICED = "noticed"
     HUNG = "hung"
-    """There, paid, and not ready."""
+    """It exists and costs money, but is not ready."""
     CORDONED = "cordoned"
 
 
@@ -51,7 +51,7 @@ class Machine:
     name: str
     uid: str
     life: Life = Life.CREATING
-    doomed_until_s: float = 0.0
+    notice_until_s: float = 0.0
 
 
 @dataclass
@@ -62,9 +62,9 @@ class CloudPool:
     target: int
     machines: dict[str, Machine] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
-    """Of preempted nodes, to be used again."""
+    """Names of preempted nodes, to be used again."""
     ghosts: dict[str, tuple[str, float]] = field(default_factory=dict)
-    """Uids of machines that are gone but still in sight, and until when."""
+    """Machines that are gone but still reported, by uid, and until when."""
     busy: bool = False
     starved: bool = False
     over_quota: bool = False
@@ -90,10 +90,10 @@ class SimulatedCloud:
         self.limits: dict[PoolRef, int] = {}
         self.pools: dict[PoolRef, CloudPool] = {}
         self.dark: set[ClusterName] = set()
-        """Clusters whose region is lost: nothing is made there, and nobody answers."""
+        """Clusters whose region is lost: nothing is created there, and no call is answered."""
         self.on_change: Callable[[ClusterName], None] = lambda cluster: None
         self.on_shrink: Callable[[Machine], None] = lambda machine: None
-        """Told of machines that ran, and that the cloud chose to let go."""
+        """Called with machines that ran and that the cloud chose to remove."""
         self.quotas: dict[QuotaKey, int] = {}
         self.needs: dict[PoolRef, Needs] = {}
         self.on_quota_refusal: Callable[[], None] = lambda: None
@@ -108,26 +108,26 @@ class SimulatedCloud:
             for name in self.clusters
         )
 
-    def sight(self, cluster: ClusterName) -> tuple[NodeSight, ...]:
+    def observation(self, cluster: ClusterName) -> tuple[NodeObservation, ...]:
         now_s = self.clockwork.now_s
-        sights: dict[str, NodeSight] = {}
+        observations: dict[str, NodeObservation] = {}
         for pool in self._pools_of(cluster):
             for name, (uid, until_s) in pool.ghosts.items():
                 if now_s < until_s:
-                    sights[name] = NodeSight(node=name, uid=uid, pool=pool.ref.pool, ready=False)
+                    observations[name] = NodeObservation(node=name, uid=uid, pool=pool.ref.pool, ready=False)
             for machine in pool.machines.values():
                 if machine.life is not Life.CREATING:
-                    noticed = machine.life in (Life.DOOMED, Life.CORDONED)
-                    sights[machine.name] = NodeSight(
+                    noticed = machine.life in (Life.NOTICED, Life.CORDONED)
+                    observations[machine.name] = NodeObservation(
                         node=machine.name,
                         uid=machine.uid,
                         pool=pool.ref.pool,
                         ready=machine.life is not Life.HUNG,
                         was_ready=machine.life is Life.HUNG,
-                        notice_s=max(0.0, machine.doomed_until_s - now_s) if noticed else None,
+                        notice_s=max(0.0, machine.notice_until_s - now_s) if noticed else None,
                         cordoned=machine.life is Life.CORDONED,
                     )
-        return tuple(sights.values())
+        return tuple(observations.values())
 
     def running(self) -> dict[str, tuple[CloudPool, Machine]]:
         """Healthy machines by uid."""
@@ -145,7 +145,7 @@ class SimulatedCloud:
     # Changes
 
     def receive(self, change: Change, answer: Callable[[Outcome], None]) -> None:
-        """Answers at once with a refusal, or when the operation has ended."""
+        """Answer at once with a refusal, or when the operation has ended."""
         refusal = self._refusal(change)
         if refusal is not None:
             answer(self._lowered_beside(change) or refusal)
@@ -190,15 +190,15 @@ class SimulatedCloud:
 
     def preempt(self, pool: CloudPool, machine: Machine, notice_s: float) -> None:
         if notice_s > 0:
-            machine.life = Life.DOOMED
-            machine.doomed_until_s = self.clockwork.now_s + notice_s
+            machine.life = Life.NOTICED
+            machine.notice_until_s = self.clockwork.now_s + notice_s
             self.clockwork.after(notice_s, lambda: self._take(pool, machine))
         else:
             self._take(pool, machine)
         self.on_change(pool.ref.cluster)
 
     def hang(self, pool: CloudPool, machine: Machine, after_s: float, then: Callable[[], None]) -> None:
-        """It is not ready any more; what then becomes of it is done if it still hangs."""
+        """Make a node unready; `then` runs later if the node still hangs."""
         machine.life = Life.HUNG
         self.on_change(pool.ref.cluster)
 
@@ -213,7 +213,7 @@ class SimulatedCloud:
         self.on_change(pool.ref.cluster)
 
     def repair(self, pool: CloudPool, machine: Machine) -> None:
-        """Re-created under its name, if nothing else is under way there."""
+        """Re-create the node under its name, if no other operation is in progress."""
         if pool.busy or pool.updating or pool.stopping:
             self.clockwork.after(1.0, partial(self.hang, pool, machine, 0.0, partial(self.repair, pool, machine)))
             return
@@ -222,7 +222,7 @@ class SimulatedCloud:
         self._when(lambda: pool.is_full, partial(self._updated, pool))
 
     def upgrade(self, pool: CloudPool, surge: bool) -> None:
-        """Each node in turn is cordoned, drained and re-created; an extra one of a surge comes first and goes last."""
+        """Cordon, drain and re-create each node in turn; an extra node of a surge comes first and leaves last."""
         if pool.busy or pool.updating or pool.stopping or not pool.machines:
             return
         pool.updating = True
@@ -242,7 +242,7 @@ class SimulatedCloud:
             self._updated(pool)
             return
         machine = old[0]
-        machine.life, machine.doomed_until_s = Life.CORDONED, self.clockwork.now_s + 2.0
+        machine.life, machine.notice_until_s = Life.CORDONED, self.clockwork.now_s + 2.0
         self.on_change(pool.ref.cluster)
 
         def drained() -> None:
@@ -255,7 +255,7 @@ class SimulatedCloud:
         pool.updating = False
 
     def _when(self, holds: Callable[[], bool], then: Callable[[], None]) -> None:
-        """Or after a while, whatever holds."""
+        """Call back when nothing blocks, or after a while anyway."""
         deadline_s = self.clockwork.now_s + 15.0
 
         def look() -> None:
@@ -267,11 +267,11 @@ class SimulatedCloud:
         look()
 
     def take_at_once(self, pool: CloudPool, machine: Machine) -> None:
-        """Out of sight too."""
+        """Remove a machine, and stop its reports."""
         self._take(pool, machine, lingers=False)
 
     def lose_region(self, cluster: ClusterName) -> None:
-        """Without a word."""
+        """Remove a machine without a notice."""
         died = [(pool, machine) for pool in self._pools_of(cluster) for machine in pool.machines.values()]
         self.dark.add(cluster)
         for pool, machine in died:
@@ -304,7 +304,7 @@ class SimulatedCloud:
         return outcomes.QuotaExceeded(f"quota {short[0].metric} is too small", short, in_call=True)
 
     def _shortfalls(self, change: Change) -> Iterator[outcomes.Shortfall]:
-        """All or nothing, by the machines that there are now."""
+        """Refuse a request as a whole if its quota has no room beside the current machines."""
         if not isinstance(change, CreatePool | ResizePool):
             return
         size = change.plan.size if isinstance(change, CreatePool) else change.size
@@ -321,7 +321,7 @@ class SimulatedCloud:
         return self.quotas[key] - used
 
     def _lowered_beside(self, change: Change) -> Outcome | None:
-        """Slots without a machine can be given up although an operation is under way."""
+        """Slots without a machine can be removed although an operation is in progress."""
         pool = self.pools.get(change.ref)
         if pool is None or not pool.busy or not isinstance(change, ResizePool):
             return None
@@ -370,7 +370,7 @@ class SimulatedCloud:
         return outcomes.StockedOut("GCE_STOCKOUT")
 
     def _tend(self, pool: CloudPool) -> None:
-        """What an instance group does all day."""
+        """The repeated check of an instance group."""
         if self.pools.get(pool.ref) is not pool:
             return
         pool.starved = pool.over_quota = False
@@ -395,7 +395,7 @@ class SimulatedCloud:
             self.on_change(pool.ref.cluster)
 
     def _take(self, pool: CloudPool, machine: Machine, *, lingers: bool | None = None) -> None:
-        """Some linger in sight; where nothing is said, the dice say which."""
+        """Remove machines; some are still reported for a while, at random by default."""
         if pool.machines.get(machine.name) is not machine:
             return
         del pool.machines[machine.name]
@@ -408,7 +408,7 @@ class SimulatedCloud:
         self.on_change(pool.ref.cluster)
 
     def _shrink(self, pool: CloudPool) -> None:
-        """First slots without a machine, then machines that are being made, then whoever the dice say."""
+        """The victims of a shrink: slots without a machine, then machines in creation, then random ones."""
         while len(pool.machines) > pool.target:
             machines = list(pool.machines.values())
             making = [machine for machine in machines if machine.life is Life.CREATING]
@@ -451,7 +451,7 @@ class SimulatedCloud:
         )
 
     def _shortage(self, pool: CloudPool) -> RecentShortage | None:
-        """Also one that is long over, since the cloud keeps its errors."""
+        """The last refusal, even an old one, since the cloud keeps its errors."""
         none_left = outcomes.StockedOut("ZONE_RESOURCE_POOL_EXHAUSTED")
         if pool.refused_s is None:
             return RecentShortage(none_left, 3600.0) if self.clockwork.happens(0.05, "old refusal listed") else None

@@ -28,7 +28,7 @@ from controlplane.allocator.settings import AllocatorSettings
 from controlplane.allocator.state import Allocator, new_allocator
 from controlplane.clouds.interface import PoolRef
 from controlplane.planning.market import Quotas
-from messages.clusters import NodeSight
+from messages.clusters import NodeObservation
 from messages.ids import ClusterName, JobName
 from tests.allocator.account import Account
 from tests.allocator.actor import Actor
@@ -66,7 +66,7 @@ HEAL_S = 150.0
 
 
 class Fate(StrEnum):
-    """What becomes of a node that hangs."""
+    """The end of a node that hangs."""
 
     RECOVERS = "it recovers"
     IS_REPAIRED = "it is repaired"
@@ -82,7 +82,7 @@ class Result:
 
 
 class PausedClockwork(Clockwork):
-    """Can be run on after a deadline: what is due later is not lost."""
+    """A clockwork that can run on after a deadline: later events are not lost."""
 
     def run_until(self, done: Callable[[], bool], deadline_s: float) -> bool:
         while self._queue and self._queue[0][0] <= deadline_s and not done():
@@ -93,7 +93,7 @@ class PausedClockwork(Clockwork):
 
 
 class System:
-    """Its parts are made in the order of the methods below, so that a seed always deals the same cards."""
+    """The parts are created in the order of the methods below, so that a seed always gives the same run."""
 
     account_kind: type[Account] = Account
 
@@ -108,18 +108,18 @@ class System:
         self.cloud.limits = {pool_ref(JOB, offer): offer.max_nodes for offer in self.offers}
         self.cloud.needs = {pool_ref(JOB, offer): needs_of(offer.kind) for offer in self.offers}
         self.cloud.on_quota_refusal = self._tell_quotas_soon
-        self.cloud.on_change = self._send_sight
+        self.cloud.on_change = self._send_observation
         self.wire = Wire(self.clockwork, self.cloud)
         self.account = self.account_kind(self.clockwork, self.cloud, self.wire)
-        self.sent_sights: dict[int, tuple[NodeSight, ...]] = {}
+        self.sent_observations: dict[int, tuple[NodeObservation, ...]] = {}
         self.cut_off: set[ClusterName] = set()
         self.ended: str | None = None
         self.early_end = chance.random() < 0.2
-        self.calm = False
-        """Nothing but single preemptions happens: a node too many has one excuse only, and none is let go in use."""
+        self.quiet = False
+        """Only single preemptions happen: a surplus node has one excuse only, and no used node is removed."""
         self.uncounted: set[tuple[PoolRef, str]] = set()
         """Nodes of slots that no longer counted: written off, or of a pool that hung for too long."""
-        self.given_up: dict[PoolRef, frozenset[str]] = {}
+        self.abandoned: dict[PoolRef, frozenset[str]] = {}
         """Such pools, and the nodes that they had when they were given up."""
         self.cloud.on_shrink = self._shrunk
         self.prepare()
@@ -133,7 +133,7 @@ class System:
         )
 
     def prepare(self) -> None:
-        """For kinds of systems that need more."""
+        """A hook for systems that need more setup."""
 
     def new_allocator(self) -> Allocator:
         now_s = self.clockwork.now_s
@@ -164,12 +164,12 @@ class System:
         if self.ended is None:
             self.must(self.is_as_wanted, "as wanted after the faults stopped")
             for _ in range(3):
-                self.calm = True
+                self.quiet = True
                 self._preempt_calmly()
                 self.must(self.is_as_wanted, "as wanted after one more loss")
             self._refill_unseen()
             self.must(self.is_as_wanted, "as wanted after a slot was filled again unseen")
-            self.calm = False
+            self.quiet = False
             for fate in Fate:
                 self._hang(fate)
                 self.must(self.is_as_wanted, f"as wanted after a node hung: {fate}")
@@ -192,7 +192,7 @@ class System:
         return self.is_at_rest() and len(self.cloud.running()) == self.wanted == self.cloud.target
 
     def is_at_rest(self) -> bool:
-        """Nothing is under way, nor in doubt."""
+        """Report whether no operation is in progress or in doubt."""
         return (
             self.actor.alive
             and self.wire.is_quiet
@@ -227,14 +227,14 @@ class System:
         raise Broken(f"plan {ask.number} was asked for, though nothing is planned")
 
     def decided(self, allocator: Allocator) -> None:
-        """What the cloud fills after it was given up for lost is too much, for a while; nothing else is."""
-        if not self.calm:
+        """A slot that the cloud refills after it was written off may be surplus for a while; nothing else may."""
+        if not self.quiet:
             return
         for ref, pool in allocator.pools.items():
             self.uncounted |= {(ref, name) for name in pool.written_off}
-            if pool.given_up:
-                self.given_up.setdefault(ref, frozenset(pool.nodes))
-            self.uncounted |= {(ref, name) for name in pool.nodes.keys() - self.given_up.get(ref, pool.nodes.keys())}
+            if pool.abandoned:
+                self.abandoned.setdefault(ref, frozenset(pool.nodes))
+            self.uncounted |= {(ref, name) for name in pool.nodes.keys() - self.abandoned.get(ref, pool.nodes.keys())}
         most = ceiling(replace(allocator, idle_cap=None))
         found = [
             node.name
@@ -246,20 +246,20 @@ class System:
             raise Broken(f"{found} are held, {most} are the most, after no more than a preemption")
 
     def _shrunk(self, machine: Machine) -> None:
-        if self.calm and machine.uid in self.account.busy:
+        if self.quiet and machine.uid in self.account.busy:
             raise Broken(f"{machine.name}, which the job uses, was let go by the cloud for one that was lost")
 
     # The job and its clusters
 
     def _beat(self, cluster: ClusterName) -> None:
-        self._send_sight(cluster)
+        self._send_observation(cluster)
         self.clockwork.after(1.0, lambda: self._beat(cluster))
 
-    def _send_sight(self, cluster: ClusterName) -> None:
+    def _send_observation(self, cluster: ClusterName) -> None:
         if cluster in self.cut_off:
             return
-        number = len(self.sent_sights) + 1
-        self.sent_sights[number] = self.cloud.sight(cluster)
+        number = len(self.sent_observations) + 1
+        self.sent_observations[number] = self.cloud.observation(cluster)
         self.clockwork.send(lambda: self.actor.see(cluster, number))
 
     def idle(self, cluster: ClusterName) -> tuple[str, ...]:
@@ -270,7 +270,7 @@ class System:
         )
 
     def work(self) -> None:
-        """Takes nodes as long as it wants more, and gives back any when it has too many."""
+        """Use nodes while more are wanted, and release any when there are too many."""
         running = self.cloud.running()
         self.account.busy = {uid: since_s for uid, since_s in self.account.busy.items() if uid in running}
         for uid in sorted(self.account.busy)[self.wanted :]:
@@ -358,7 +358,7 @@ class System:
         self.clockwork.run_until(lambda: False, self.clockwork.now_s + 6.0)
 
     def _refill_unseen(self) -> None:
-        """A slot is filled again before the cloud hears that it is given up, and before anybody is told that it is."""
+        """A slot is refilled before its removal arrives, and before the new node is reported."""
         crowded = [found for found in self.cloud.running().values() if len(found[0].machines) > 1]
         if not crowded:
             return
@@ -374,13 +374,13 @@ class System:
         self.cloud.boot_s, self.wire.slow_s = boot_s, None
 
     def _tell_of_darkness(self, cluster: ClusterName) -> None:
-        """Again and again while it is so, as a master does."""
+        """Repeat the report while it is true, as a master does."""
         if cluster in self.cloud.dark:
             self.actor.post(next_want(self.actor.allocator, self.clockwork.now_s, lost=frozenset({cluster})))
             self.clockwork.after(1.0, partial(self._tell_of_darkness, cluster))
 
     def _lose_a_region(self) -> None:
-        """The others must give what they can while it is away."""
+        """The other regions must provide what they can while this one is lost."""
         cluster = self.clockwork.chance.choice(CLUSTERS)
         self.clockwork.made["region lost"] += 1
         self.clockwork.tell(f"region of {cluster} is lost")
@@ -397,7 +397,7 @@ class System:
         self.must(lambda: len(self.cloud.running()) == enough, f"{enough} nodes without that region")
 
     def try_more(self) -> None:
-        """For kinds of systems that can be hurt otherwise."""
+        """A hook for systems with other faults."""
 
     def _stock_out(self) -> None:
         self.cloud.capacities[self.clockwork.chance.choice(self.offers).zone] = 0
@@ -433,16 +433,16 @@ class System:
         if idle:
             pool = self.clockwork.chance.choice(idle)
             del self.cloud.pools[pool.ref]
-            self._send_sight(pool.ref.cluster)
+            self._send_observation(pool.ref.cluster)
 
     def _change_quota(self) -> None:
-        """By a person, or by what others of the project take: it is read a while after."""
+        """A quota changes, by a person or by use of others; the job reads it after a delay."""
         key = self.clockwork.chance.choice(sorted({key for needs in self.cloud.needs.values() for key in needs}))
         self.cloud.quotas[key] = self.clockwork.chance.randint(0, 6) * (DISK_GB if key.metric == "DISK_GB" else 1)
         self._tell_quotas_soon()
 
     def quotas(self) -> Quotas:
-        """As read: of this job, which is the only one."""
+        """The quotas as read for this job, which is the only one."""
         needs = {offer.kind: needs_of(offer.kind) for offer in self.offers}
         return Quotas(dict(self.cloud.quotas), needs if self.cloud.quotas else {})
 
@@ -458,7 +458,7 @@ class System:
         self._tell_want()
 
     def be_kind(self) -> None:
-        """From now on machines can be had, and nothing is lost on the way."""
+        """From now on machines are available, and no message is lost."""
         self.clockwork.tell("the faults stop")
         self.cut_off.clear()
         self.cloud.quotas.clear()

@@ -1,4 +1,4 @@
-"""A stage for allocator stories: a cloud that does what it is told, nodes that appear when told, a clock likewise."""
+"""A stage for allocator stories: the test controls the cloud, the nodes and the clock."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,13 +24,15 @@ from controlplane.allocator.state import Allocator, Pool, new_allocator
 from controlplane.clouds.interface import ClusterInfo, PoolInfo, PoolRef, PoolStatus
 from controlplane.clouds.outcomes import Done, Outcome
 from controlplane.planning.criteria import Criteria
-from messages.clusters import NodeSight
+from messages.clusters import NodeObservation
 from messages.ids import ClusterName, JobName
 from messages.labels import JOB_LABEL
 
 JOB = JobName("demo")
 US = ClusterName("us")
 EU = ClusterName("eu")
+NO_IMAGE, GRANT = "image x cannot be pulled", "grant a role"
+"""Why workers cannot start, and what to do."""
 Kind = TypeVar("Kind")
 
 
@@ -50,12 +52,12 @@ class Stage:
     """Uids by name."""
     unready: set[str] = field(default_factory=set)
     were_ready: set[str] = field(default_factory=set)
-    """Of those that are not ready, the ones that the controller has seen ready."""
+    """Unready nodes that the controller has seen ready."""
     cordoned: set[str] = field(default_factory=set)
-    sights: dict[ClusterName, tuple[NodeSight, ...]] = field(default_factory=dict)
-    """Of each cluster, as last seen."""
+    observations: dict[ClusterName, tuple[NodeObservation, ...]] = field(default_factory=dict)
+    """The last report of each cluster."""
     effects: list[AllocatorEffect] = field(default_factory=list)
-    """All that were asked for so far."""
+    """All effects so far."""
     born: int = 0
 
     def happens(self, event: events.AllocatorEvent) -> list[AllocatorEffect]:
@@ -70,18 +72,18 @@ class Stage:
     def pool(self, offer: Offer) -> Pool:
         return self.allocator.pools[pool_ref(JOB, offer)]
 
-    # What the allocator hears
+    # Events
 
     def ticks(self, after_s: float = 0.0) -> list[AllocatorEffect]:
         self.now_s += after_s
         return self.happens(events.Ticked(self.now_s))
 
     def lists(self) -> list[AllocatorEffect]:
-        """The cloud answers the listing that was last asked for."""
+        """The cloud answers the last requested listing."""
         return self.happens(events.PoolsListed(self.now_s, self.allocator.listing.number, self.clusters()))
 
     def begins(self) -> CreatePool:
-        """The first listing comes, and one pool is asked for."""
+        """The first listing comes, and one pool is requested."""
         self.ticks()
         [create] = of(self.lists(), CreatePool)
         return create
@@ -95,8 +97,8 @@ class Stage:
 
     def sees(self, cluster: ClusterName = US, noticed: Mapping[str, float] | None = None) -> list[AllocatorEffect]:
         """`noticed`: nodes with a notice, and the seconds that it leaves them."""
-        sights = tuple(
-            NodeSight(
+        observations = tuple(
+            NodeObservation(
                 node=name,
                 uid=uid,
                 pool=ref.pool,
@@ -110,11 +112,11 @@ class Stage:
             if ref.cluster == cluster
             for name, uid in sorted(nodes.items())
         )
-        self.sights[cluster] = sights
-        return self.happens(events.NodesSeen(self.now_s, cluster, sights))
+        self.observations[cluster] = observations
+        return self.happens(events.NodesSeen(self.now_s, cluster, observations))
 
     def ends(self, effect: Change, outcome: Outcome | None = None) -> list[AllocatorEffect]:
-        """The cloud did it, or so the outcome says."""
+        """End an operation: with success unless an outcome is given."""
         if outcome is None or isinstance(outcome, Done):
             self.does(effect)
         return self.happens(events.OperationEnded(self.now_s, effect.ref, effect.operation, outcome or Done()))
@@ -129,31 +131,29 @@ class Stage:
         return self.happens(next_want(self.allocator, self.now_s, criteria=criteria))
 
     def loses_cluster(self, cluster: ClusterName) -> list[AllocatorEffect]:
-        """Nothing is heard of it, nor of any worker there."""
+        """The cluster and all its workers are silent."""
         return self.happens(next_want(self.allocator, self.now_s, lost=frozenset({cluster})))
 
     def notices(self, node: str, remaining_s: float = 15.0) -> list[AllocatorEffect]:
         return self.sees(self._holder(node).cluster, {node: remaining_s})
 
     def loses(self, node: str) -> list[AllocatorEffect]:
-        """Its notice is over; it is still in sight."""
+        """The node's notice is over; it is still reported."""
         return self.notices(node, 0.0)
 
     def releases(self, *nodes: str, cluster: ClusterName = US) -> list[AllocatorEffect]:
-        """The job has nothing on these nodes any more; otherwise the cluster is as it was last seen."""
-        return self.happens(events.NodesSeen(self.now_s, cluster, self.sights.get(cluster, ()), nodes))
+        """The job no longer uses these nodes; otherwise the cluster is as last reported."""
+        return self.happens(events.NodesSeen(self.now_s, cluster, self.observations.get(cluster, ()), nodes))
 
     def cannot_start(
         self, *nodes: str, for_s: float = 20.0, cluster: ClusterName = US, started: Collection[str] = ()
     ) -> list[AllocatorEffect]:
         """Workers on these nodes cannot start, and have started on others."""
         failing = tuple((node, for_s) for node in nodes)
-        detail = "image x cannot be pulled" if nodes else ""
-        return self.happens(
-            events.StartsSeen(self.now_s, cluster, failing, frozenset(started), detail, "grant a role" * bool(nodes))
-        )
+        detail, hint = (NO_IMAGE, GRANT) if nodes else ("", "")
+        return self.happens(events.StartsSeen(self.now_s, cluster, failing, frozenset(started), detail, hint))
 
-    # What the cloud does
+    # Acts of the cloud
 
     def does(self, effect: Change) -> None:
         match effect:
@@ -177,7 +177,7 @@ class Stage:
                 self.machines.pop(ref, None)
 
     def fills(self, offer: Offer) -> None:
-        """Every slot of its pool gets a node, vanished ones under their old names."""
+        """Every slot of the pool gets a node, lost ones under their old names."""
         ref = pool_ref(JOB, offer)
         nodes = self.machines.setdefault(ref, {})
         for number in range(1, self.cloud[ref].size + 1):
@@ -217,19 +217,19 @@ def next_want(
     criteria: Criteria | None = None,
     lost: frozenset[ClusterName] = frozenset(),
 ) -> events.NodesWanted:
-    """The want after the newest that the allocator knows; what is not given stays as it was."""
+    """The want after the newest one; values that are not given stay."""
     wanted = allocator.wanted if nodes is None else nodes
     return events.NodesWanted(at_s, allocator.want + 1, wanted, ended, criteria, lost)
 
 
 def a_stage(*offers: Offer, wanted: int = 3, settings: AllocatorSettings | None = None) -> Stage:
-    """The first listing has not come yet."""
+    """A stage before the first listing."""
     made = new_allocator(JOB, offers or (A, B, C), wanted=wanted, at_s=100.0, settings=settings)
     return Stage(made)
 
 
 def a_full_stage(*offers: Offer, wanted: int = 3, settings: AllocatorSettings | None = None) -> Stage:
-    """All wanted nodes are there, in the pool of the first offer."""
+    """A stage with all wanted nodes in the pool of the first offer."""
     stage = a_stage(*offers, wanted=wanted, settings=settings)
     stage.ends(stage.begins())
     stage.fills(stage.allocator.offers[0])
@@ -243,7 +243,7 @@ def of(effects: list[AllocatorEffect], kind: type[Kind]) -> list[Kind]:
 
 
 def asked(effects: list[AllocatorEffect], offers: Sequence[Offer] = (A, B, C)) -> list[tuple[str, ...]]:
-    """Changes and listings, as words."""
+    """Requested changes and listings, as tuples of words."""
     zones = {pool_ref(JOB, offer): offer.zone for offer in offers}
     words: list[tuple[str, ...]] = []
     for effect in effects:

@@ -1,4 +1,4 @@
-"""Answers that do not come, come late, or say that it cannot be done just now."""
+"""Answers that are lost, late, or temporary refusals."""
 
 from dataclasses import replace
 
@@ -101,7 +101,8 @@ def test_a_pool_that_exists_already_is_looked_at_and_adopted() -> None:
     stage = a_stage(A, B, wanted=2)
     create = stage.begins()
     stage.does(create)
-    assert asked(stage.ends(create, AlreadyExists("it is there"))) == [("list",)]
+    exists = AlreadyExists("it is there")
+    assert asked(stage.ends(create, exists)) == [("list",)]
     assert asked(stage.lists()) == []
     assert stage.pool(A).target == 2
 
@@ -111,7 +112,8 @@ def test_a_pool_that_somebody_deleted_is_made_again() -> None:
     [grow] = of(stage.wants(4), ResizePool)
     stage.cloud.clear()
     stage.machines.clear()
-    assert asked(stage.ends(grow, NotFound("no such pool"))) == [("list",)]
+    gone = NotFound("no such pool")
+    assert asked(stage.ends(grow, gone)) == [("list",)]
     assert asked(stage.lists()) == []
     assert asked(stage.ticks(1.0)) == [("create", "us-a", "4")]
 

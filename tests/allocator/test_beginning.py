@@ -1,4 +1,4 @@
-"""From the first listing on: what is found, what is made, and what is waited for."""
+"""From the first listing: found pools, created pools, and waits."""
 
 from dataclasses import replace
 
@@ -6,6 +6,7 @@ import pytest
 
 from controlplane.allocator import events
 from controlplane.allocator.effects import Announce, CreatePool, DeletePool, RemoveNodes
+from controlplane.allocator.explanations import not_ready
 from controlplane.allocator.offers import pool_ref
 from controlplane.allocator.state import new_allocator
 from controlplane.clouds.outcomes import (
@@ -28,14 +29,15 @@ def test_nothing_is_done_before_the_first_listing() -> None:
 def test_a_listing_that_fails_is_asked_for_again_after_a_pause_that_doubles() -> None:
     stage = a_stage()
     stage.ticks()
+    refused = Refused("no such project", "correct it")
     for pause_s in (1.0, 2.0, 4.0):
         number = stage.allocator.listing.number
-        failed = stage.happens(events.ListingFailed(stage.now_s, number, Refused("no such project", "correct it")))
+        failed = stage.happens(events.ListingFailed(stage.now_s, number, refused))
         assert asked(failed) == []
         assert asked(stage.ticks(pause_s - 0.1)) == []
         assert asked(stage.ticks(0.1)) == [("list",)]
     [said] = [each for each in of(stage.effects, Announce) if each.kind == "listing_failed"]
-    assert (said.text, said.why) == ("the cloud's pools could not be listed (correct it)", "no such project")
+    assert (f"({refused.hint})" in said.text, said.why) == (True, refused.detail)
 
 
 def test_a_listing_that_is_never_answered_is_asked_for_again() -> None:
@@ -50,7 +52,7 @@ def test_a_cluster_that_became_ready_is_listed_at_once_and_used() -> None:
     stage.ticks()
     number = stage.allocator.listing.number
     assert asked(stage.happens(events.PoolsListed(stage.now_s, number, ()))) == []
-    assert "cluster eu is not ready" in stage.allocator.why
+    assert not_ready(EU) in stage.allocator.why
     stage.now_s += 2.0
     assert asked(stage.happens(events.ReadinessSeen(stage.now_s, EU))) == [("list",)]
     assert asked(stage.lists()) == [("create", "eu-c", "3")]
@@ -66,7 +68,7 @@ def test_a_listing_that_was_asked_for_before_a_cluster_became_ready_is_followed_
     stage.now_s += 0.1
     assert asked(stage.happens(events.PoolsListed(stage.now_s, before, ()))) == [("list",)]
     assert asked(stage.lists()) == [("create", "eu-c", "3")]
-    assert stage.allocator.listing.news_s is None
+    assert stage.allocator.listing.unlisted_s is None
 
 
 def test_pools_of_this_job_are_adopted_and_those_of_others_are_passed_over() -> None:
@@ -91,11 +93,11 @@ def test_a_pool_that_no_offer_would_make_is_kept_while_it_is_of_use() -> None:
     after.sees()
     after.takes("us-x-1", "us-x-2")
     lowered = after.sees()
-    [given_up] = of(lowered, RemoveNodes)
-    assert given_up.nodes == ("us-x-1", "us-x-2")
+    [abandoned] = of(lowered, RemoveNodes)
+    assert abandoned.nodes == ("us-x-1", "us-x-2")
     [create] = of(lowered, CreatePool)
     after.ends(create)
-    after.ends(given_up)
+    after.ends(abandoned)
     assert of(after.lists(), DeletePool)
 
 

@@ -1,4 +1,4 @@
-"""Where a pool is raised its caps are asked again, counting all that may come: in flight, in doubt, filled again."""
+"""The caps of each raise, which count everything that may come: in flight, in doubt, refilled."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,7 +7,7 @@ from controlplane.allocator.availability import availability_of
 from controlplane.allocator.caps import money_per_hour, most_for
 from controlplane.allocator.effects import AllocatorEffect, CreatePool, ResizePool
 from controlplane.allocator.offers import Offer, pool_ref
-from controlplane.allocator.quota_room import may_come
+from controlplane.allocator.quota_room import blocked_by_quota, may_come
 from controlplane.allocator.settings import AllocatorSettings
 from controlplane.allocator.state import Pool
 from controlplane.catalog.money import MicroDollars
@@ -121,7 +121,7 @@ def test_what_may_be_had_of_a_choice_is_shared_by_its_clusters() -> None:
 
 
 def _one_was_noticed(*others: Offer) -> tuple[PlannedStage, list[AllocatorEffect]]:
-    """Of a job that has all that the quota of its region allows; the next would be in the other zone."""
+    """A job uses the whole quota of its region, and a node gets a notice; the next node would be in the other zone."""
     offers, usd = (*BOTH, *others), {"us_central1_a": 0.6, "us_west1_a": 0.6}
     few = prices_of((IOWA, replace(IOWA_TOO, max_nodes=2)), **usd)
     stage = a_running_stage(*offers, options=few, profile=NO_GRADIENTS)
@@ -135,7 +135,8 @@ def test_a_noticed_machine_counts_against_the_quota_until_it_is_gone() -> None:
     stage, noticed = _one_was_noticed()
     assert stage.words(noticed) == []
     assert stage.words(stage.settles()) == []
-    assert "the quota of us-central1 is taken up until noticed nodes are gone" in stage.allocator.why
+    assert {kind.region for kind in blocked_by_quota(stage.allocator)} == {"us-central1"}
+    assert "us-central1 " in stage.allocator.why
     stage.takes(f"{IOWA_A}-1")
     assert stage.words(stage.sees()) == [("remove", IOWA_A, f"{IOWA_A}-1"), ("resize", IOWA_B, "3")]
 

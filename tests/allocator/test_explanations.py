@@ -1,9 +1,9 @@
-"""What a job that waits for machines is told."""
+"""The shortage of a job that waits for machines."""
 
 from dataclasses import replace
 
 from controlplane.allocator.availability import close
-from controlplane.allocator.explanations import shortage
+from controlplane.allocator.explanations import SHORTAGES, count_nodes, not_ready, shortage
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import Allocator, Shortage, new_allocator
 from tests.allocator.stage import EU, JOB, US, A, B, C
@@ -22,18 +22,18 @@ def test_what_several_zones_have_in_common_is_said_once() -> None:
     for offer in (A, B):
         allocator = close(allocator, offer.kind, Shortage.QUOTA, QUOTA, 1.0)
     allocator = close(allocator, C.kind, Shortage.STOCKOUT, "no machines", 1.0)
-    assert shortage(allocator, 2.0) == (
-        f"n1-standard-8 in us-a, us-b is beyond the quota: {QUOTA}; n1-standard-8 in eu-c has no machines"
-    )
+    quota, stockout = SHORTAGES[Shortage.QUOTA], SHORTAGES[Shortage.STOCKOUT]
+    what = A.machine_type
+    assert shortage(allocator, 2.0) == f"{what} in us-a, us-b {quota}: {QUOTA}; {what} in eu-c {stockout}"
 
 
 def test_more_than_the_fleet_has_room_for_is_told_though_nothing_else_is_in_the_way() -> None:
     small = replace(A, max_nodes=2), replace(B, max_nodes=1)
-    assert shortage(a_waiting_allocator(*small, wanted=4), 1.0) == "the fleet's offers have room for 3 nodes"
+    assert count_nodes(3) in shortage(a_waiting_allocator(*small, wanted=4), 1.0)
     assert shortage(a_waiting_allocator(*small, wanted=3), 1.0) == ""
 
 
 def test_clusters_that_are_not_ready_are_named_with_what_they_wait_for() -> None:
-    allocator = replace(a_waiting_allocator(A, B, C), clusters={}, unready={US: "it is being made"})
-    told = shortage(allocator, 1.0)
-    assert told == "cluster us is not ready: it is being made; cluster eu is not ready"
+    waits_for = "it is being created"
+    allocator = replace(a_waiting_allocator(A, B, C), clusters={}, unready={US: waits_for})
+    assert shortage(allocator, 1.0) == f"{not_ready(US, waits_for)}; {not_ready(EU)}"

@@ -1,4 +1,4 @@
-"""The plan by itself: keeps what there is, adds in the order of preference, gives up first what has not come."""
+"""The fleet's order alone: it keeps nodes, adds in order, and gives up nodes that have not come first."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,17 +39,17 @@ def test_a_closed_offer_counts_again_when_its_time_is_over() -> None:
 
 
 def test_an_offer_that_took_a_node_comes_last() -> None:
-    assert planned(3, a=Supply(held=2, distrusted_until_s=LATER_S)) == (2, 1, 0)
+    assert planned(3, a=Supply(held=2, cooldown_until_s=LATER_S)) == (2, 1, 0)
 
 
 def test_of_those_that_took_a_node_the_one_comes_first_where_it_is_longest_ago() -> None:
-    taken = [Supply(distrusted_until_s=LATER_S + after_s) for after_s in (2.0, 0.0, 1.0)]
+    taken = [Supply(cooldown_until_s=LATER_S + after_s) for after_s in (2.0, 0.0, 1.0)]
     assert planned(9, *taken) == (0, 8, 1)
 
 
 def test_where_nothing_else_is_left_the_one_that_took_a_node_is_asked_again() -> None:
     closed = Supply(closed_until_s=LATER_S)
-    assert planned(3, a=Supply(held=2, distrusted_until_s=LATER_S), b=closed, c=closed) == (3, 0, 0)
+    assert planned(3, a=Supply(held=2, cooldown_until_s=LATER_S), b=closed, c=closed) == (3, 0, 0)
 
 
 def test_a_pool_with_an_operation_under_way_is_left_as_it_is() -> None:
@@ -76,7 +76,7 @@ SUPPLIES = st.builds(
     settled=st.booleans(),
     reachable=st.booleans(),
     closed_until_s=st.sampled_from([None, NOW_S - 1, LATER_S]),
-    distrusted_until_s=st.sampled_from([None, NOW_S - 1, LATER_S]),
+    cooldown_until_s=st.sampled_from([None, NOW_S - 1, LATER_S]),
 )
 OFFERS = [an_offer("z-a", at_most=3), an_offer("z-b", at_most=6), an_offer("z-c", at_most=1)]
 

@@ -1,8 +1,10 @@
-"""Fewer nodes, then none; and what people are told."""
+"""Fewer nodes, then none; and the texts for people."""
 
 from dataclasses import replace
 
 from controlplane.allocator.effects import Announce, Change, CreatePool, DeletePool, ListPools, RemoveNodes, ResizePool
+from controlplane.allocator.explanations import SURPLUS_IN_USE, WAITING_FOR_LISTING, closed_for, nodes_text
+from controlplane.allocator.state import Shortage
 from controlplane.clouds.outcomes import (
     StockedOut,
     Unreachable,
@@ -15,7 +17,7 @@ from tests.allocator.stage import A, B, a_full_stage, a_stage, asked, of
 def test_fewer_nodes_are_wanted_but_none_is_taken_from_the_job_before_it_is_released() -> None:
     stage = a_full_stage()
     assert asked(stage.wants(2)) == []
-    assert "those in use go when the job releases them" in stage.allocator.why
+    assert stage.allocator.why == f"{nodes_text(3, 2)}; {SURPLUS_IN_USE}"
     assert asked(stage.releases("us-a-2")) == [("remove", "us-a", "us-a-2")]
 
 
@@ -24,7 +26,7 @@ def test_where_none_are_wanted_pools_go_though_nobody_releases_their_nodes() -> 
     assert asked(stage.wants(0)) == []
     assert of(stage.ticks(89.0), DeletePool) == []
     [delete] = of(stage.ticks(2.0), DeletePool)
-    assert delete.why == "nothing is wanted, and its nodes were not released within 90 s"
+    assert "90 s" in delete.why
     assert of(stage.ticks(10.0), DeletePool) == []
 
 
@@ -57,7 +59,7 @@ def test_what_has_not_come_yet_is_given_up_before_anything_else() -> None:
 
 
 def test_what_the_cloud_says_is_there_is_not_given_up_by_number_before_it_was_looked_for() -> None:
-    """It would choose for itself, and the job may use the others."""
+    """The cloud would choose the node, and the job may use the others."""
     stage = a_full_stage()
     [grow] = of(stage.wants(5), ResizePool)
     stage.now_s += 1.0
@@ -103,12 +105,12 @@ def test_an_adopted_pool_is_not_shrunk_before_its_nodes_were_seen() -> None:
 def test_at_the_end_every_pool_is_deleted_until_a_listing_shows_none() -> None:
     stage = a_full_stage()
     stage.takes("us-a-2")
-    given_up, create = stage.sees()[:2]
-    assert isinstance(given_up, RemoveNodes)
+    abandoned, create = stage.sees()[:2]
+    assert isinstance(abandoned, RemoveNodes)
     assert isinstance(create, CreatePool)
     stage.ends(create)
     assert asked(stage.job_ends("succeeded")) == [("delete", "us-b")]
-    stage.ends(given_up)
+    stage.ends(abandoned)
     [delete_a] = of(stage.lists(), DeletePool)
     stage.ends(delete_a)
     [delete_b] = [each for each in of(stage.effects, DeletePool) if each.ref == create.ref]
@@ -150,7 +152,7 @@ def test_a_pool_that_a_dead_master_asked_for_late_is_found_and_deleted() -> None
     assert asked(stage.lists()) == [("delete", "us-a")]
 
 
-# Words
+# Texts
 
 
 def test_every_change_says_why_and_is_told_to_people() -> None:
@@ -176,10 +178,10 @@ def test_every_change_says_why_and_is_told_to_people() -> None:
 def test_waiting_is_explained_too() -> None:
     stage = a_stage(A, wanted=2)
     assert stage.ticks()
-    assert stage.allocator.why == "waiting for the first listing"
+    assert stage.allocator.why == WAITING_FOR_LISTING
     [create] = of(stage.lists(), CreatePool)
-    assert stage.allocator.why == "0 of 2 nodes held, 2 coming"
+    assert stage.allocator.why == nodes_text(0, 2, coming=2)
     stage.does(create)
     [shed] = of(stage.ends(create, StockedOut("none")), ResizePool)
     stage.ends(shed)
-    assert stage.allocator.why == "0 of 2 nodes held; us-a has no machines and is left alone for 30 s"
+    assert stage.allocator.why == f"{nodes_text(0, 2)}; {closed_for('us-a', Shortage.STOCKOUT, 30.0)}"

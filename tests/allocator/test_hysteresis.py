@@ -1,4 +1,4 @@
-"""Prices that wander and capacity that comes and goes: few operations, and each of them for a reason."""
+"""Wandering prices and changing capacity: few operations, each for a reason."""
 
 import random
 
@@ -15,7 +15,7 @@ TICK_S = 600.0
 
 
 def noisy_prices(noise: random.Random) -> list[Option]:
-    """Each within 4 % of 0.5; a zone that has nothing now and then."""
+    """Prices within 4 % of 0.5; a zone has no machines now and then."""
     return [
         an_option(zone, usd=0.5 * (1 + noise.uniform(-0.04, 0.04)), limit=0 if noise.random() < 0.3 else 8)
         for zone in ZONES
@@ -23,7 +23,7 @@ def noisy_prices(noise: random.Random) -> list[Option]:
 
 
 def carry_out(stage: PlannedStage) -> int:
-    """Until nothing is asked for any more: how many operations that took."""
+    """The number of operations until no more are requested."""
     operations = 0
     for _ in range(10):
         asked = [effect for effect in stage.settles() if isinstance(effect, Change)]
@@ -58,7 +58,7 @@ def test_a_noisy_market_causes_no_operation_at_all() -> None:
 
 
 def test_losses_in_a_noisy_market_cost_few_operations_each() -> None:
-    """One is given up and one asked for; now and then the plan corrects where."""
+    """One slot is removed and one node requested; now and then the plan corrects the zone."""
     noise = random.Random(11)
     stage = a_running_stage(*OFFERS, profile=a_small_profile(gradient_bytes=0))
     operations, losses = 0, 12
@@ -94,7 +94,7 @@ def test_a_lasting_fall_of_a_price_moves_the_job_once() -> None:
 
 
 def test_what_runs_is_not_given_up_for_a_zone_that_had_nothing_lately() -> None:
-    """A better accelerator is out of stock: the job trains on the other, and does not stop each time to ask again."""
+    """A better accelerator is out of stock: the job trains on the other one, and does not stop for each retry."""
     fast = offer_in(IOWA_A, "A100-40")
     stage = a_planned_stage(IOWA, fast)
     stage.ticks()

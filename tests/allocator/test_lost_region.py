@@ -1,4 +1,4 @@
-"""A region of which nothing is heard: all its nodes are given up together, for as long as it is away."""
+"""A silent region: all its nodes are lost together while it is away."""
 
 from controlplane.allocator.effects import CreatePool, RemoveNodes, ResizePool
 from controlplane.clouds.outcomes import Unreachable
@@ -34,8 +34,8 @@ def test_being_told_again_that_a_region_is_lost_changes_nothing() -> None:
     assert asked(stage.loses_cluster(EU)) == []
 
 
-def test_whoever_was_on_the_way_to_a_lost_region_is_not_waited_for_for_ever() -> None:
-    """Nor can it be called off, for the region does not answer."""
+def test_the_one_that_was_on_the_way_to_a_lost_region_is_not_waited_for_for_ever() -> None:
+    """The operation cannot be cancelled, because the region does not answer."""
     stage = a_full_stage(C, A, wanted=1)
     stage.ends(of(stage.wants(2), ResizePool)[0])
     lost = stage.loses_cluster(EU)
@@ -46,10 +46,10 @@ def test_whoever_was_on_the_way_to_a_lost_region_is_not_waited_for_for_ever() ->
     raised: list[tuple[str, ...]] = []
     while stage.now_s < 100.0 + 2 * stage.allocator.settings.hang_s and not raised:
         stage.now_s += 5.0
-        told = [*stage.sees(US), *stage.loses_cluster(EU)]
-        for effect in of(told, RemoveNodes):
+        reported = [*stage.sees(US), *stage.loses_cluster(EU)]
+        for effect in of(reported, RemoveNodes):
             stage.ends(effect, Unreachable("the region does not answer"))
-        raised = [each for each in asked(told) if each[:2] == ("resize", "us-a")]
+        raised = [each for each in asked(reported) if each[:2] == ("resize", "us-a")]
     assert raised == [("resize", "us-a", "2")]
 
 

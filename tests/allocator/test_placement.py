@@ -1,12 +1,13 @@
-"""Where workers are to be, and which nodes nobody would miss."""
+"""The placement of workers, and unused nodes."""
 
 from dataclasses import replace
 
 from controlplane.allocator import events
 from controlplane.allocator.effects import CreatePool, Place, RemoveNodes
+from controlplane.allocator.explanations import not_ready
 from controlplane.allocator.placement import free_nodes, place_of, placement_of
 from controlplane.allocator.state import new_allocator
-from messages.clusters import ClusterHeartbeat, NodeSight, Presence, WorkerSight
+from messages.clusters import ClusterHeartbeat, NodeObservation, Presence, WorkerObservation
 from messages.ids import JobName
 from messages.workers import WorkerPhase
 from tests.allocator.planned_stage import FAR, IOWA, PlannedStage, a_running_stage, prices_of
@@ -57,8 +58,8 @@ def test_a_cluster_whose_nodes_were_not_seen_yet_keeps_its_workers() -> None:
 def test_while_it_is_not_known_what_a_pool_aims_at_no_worker_is_put_where_no_node_will_be() -> None:
     stage = a_full_stage(A, C, wanted=3)
     stage.takes("us-a-1")
-    [given_up] = of(stage.sees(), RemoveNodes)
-    stage.ends(given_up)
+    [abandoned] = of(stage.sees(), RemoveNodes)
+    stage.ends(abandoned)
     assert stage.pool(A).doubt is not None
     assert placement_of(stage.allocator) == {US: 2, EU: 1}
 
@@ -91,8 +92,8 @@ def test_a_job_that_has_ended_has_no_workers_anywhere() -> None:
     assert placement_of(stage.allocator) == {}
 
 
-def a_topology(*workers: WorkerSight, job: JobName = JOB) -> ClusterHeartbeat:
-    nodes = tuple(NodeSight(f"n{number}", f"u{number}", pool="p", job=job) for number in range(3))
+def a_topology(*workers: WorkerObservation, job: JobName = JOB) -> ClusterHeartbeat:
+    nodes = tuple(NodeObservation(f"n{number}", f"u{number}", pool="p", job=job) for number in range(3))
     return ClusterHeartbeat(cluster=US, incarnation="a1", seq=1, nodes=nodes, workers=workers)
 
 
@@ -108,7 +109,7 @@ def test_a_worker_that_is_warming_up_or_silent_is_one_that_needs_its_node() -> N
     assert free_nodes(a_topology(warming, silent), JOB) == ("n2",)
 
 
-def test_whoever_is_warm_first_keeps_its_node_while_others_are_warming_up() -> None:
+def test_the_one_that_is_warm_first_keeps_its_node_while_others_are_warming_up() -> None:
     idle, warming = a_worker("w0-0001", "n0", WorkerPhase.IDLE), a_worker("w1-0001", "n1", WorkerPhase.WARMING)
     assert free_nodes(a_topology(idle, warming), JOB) == ("n2",)
 
@@ -125,7 +126,7 @@ def test_nodes_of_others_are_none_of_ours() -> None:
 
 
 def a_dear_stage() -> PlannedStage:
-    """All nodes are in us; there they have become dear."""
+    """All nodes are in us, where they became expensive."""
     offers = (IOWA, FAR)
     cheap = prices_of(offers, us_central1_a=0.1, europe_west4_a=0.5)
     stage = a_running_stage(*offers, options=cheap, min_workers=2, max_workers=4)
@@ -171,7 +172,7 @@ def test_under_a_cap_without_room_for_both_all_have_to_go_at_once() -> None:
     assert placed.workers == {US: 1}
 
 
-# What the job is told
+# The placement for the job
 
 
 def test_a_placement_names_the_want_that_it_answers() -> None:
@@ -195,5 +196,6 @@ def test_why_a_cluster_is_not_ready_is_told_when_it_changes() -> None:
     stage = a_stage(A, wanted=1)
     stage.ticks()
     stage.happens(events.PoolsListed(stage.now_s, stage.allocator.listing.number, ()))
-    [place] = of(stage.happens(events.ReadinessSeen(stage.now_s, US, "it is being made")), Place)
-    assert place.shortage == "cluster us is not ready: it is being made"
+    waits_for = "it is being created"
+    [place] = of(stage.happens(events.ReadinessSeen(stage.now_s, US, waits_for)), Place)
+    assert place.shortage == not_ready(US, waits_for)

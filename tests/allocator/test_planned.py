@@ -1,4 +1,4 @@
-"""Stories of a planned job: which plan is followed, what is done until there is one, and what people are told."""
+"""Stories of a planned job: plans that are followed, stopgaps, and texts for people."""
 
 from dataclasses import replace
 
@@ -7,11 +7,19 @@ import pytest
 from controlplane.allocator import events
 from controlplane.allocator.decide import decide
 from controlplane.allocator.effects import CreatePool, MakePlan, RemoveNodes, ResizePool
-from controlplane.allocator.explanations import shortage
+from controlplane.allocator.explanations import (
+    NO_PRICES,
+    explain_idleness,
+    more_nodes,
+    nodes_text,
+    shortage,
+    until_plan,
+)
 from controlplane.allocator.settings import AllocatorSettings
-from controlplane.allocator.targets import RESTS
+from controlplane.allocator.targets import MEASURING, RESTS
 from controlplane.catalog.money import MicroDollars
 from controlplane.clouds.outcomes import QuotaExceeded, StockedOut
+from controlplane.planning.explanations import no_room
 from controlplane.planning.plan import plan
 from messages.criteria import Objective
 from tests.allocator.planned_stage import (
@@ -51,8 +59,8 @@ def test_nothing_is_asked_for_before_prices_are_known() -> None:
     stage = a_planned_stage()
     stage.ticks()
     assert asked(stage.lists()) == []
-    assert stage.allocator.why == "0 of 4 nodes held; no prices are known"
-    assert shortage(stage.allocator, stage.now_s) == "nobody has told yet what machines cost"
+    assert stage.allocator.why == f"{nodes_text(0, 4)}; {NO_PRICES}"
+    assert shortage(stage.allocator, stage.now_s) == NO_PRICES
 
 
 def test_a_plan_that_a_quota_makes_smaller_names_the_quota() -> None:
@@ -62,7 +70,7 @@ def test_a_plan_that_a_quota_makes_smaller_names_the_quota() -> None:
     stage.sees_prices(*prices_of(EVERYWHERE), quotas={ALL_GPUS: 1})
     made = stage.plans()
     assert sum(create.plan.size for create in of(made, CreatePool)) == 1
-    full = "quota GPUS in the project has no room for another node"
+    full = no_room([ALL_GPUS])
     assert [full in each.why for each in said(made, "planned")] == [True]
     assert shortage(stage.allocator, stage.now_s) == full
 
@@ -82,11 +90,13 @@ def test_the_first_prices_are_planned_with_at_once_and_the_plan_is_followed() ->
     stage.ticks()
     stage.lists()
     [ask] = of(stage.sees_prices(*prices_of(EVERYWHERE, us_west1_a=0.2)), MakePlan)
-    assert (ask.number, ask.present.committed()) == (1, {})
+    assert (ask.number, ask.current.committed()) == (1, {})
     made = stage.plans()
     assert stage.words(made) == [("create", OREGON, "4")]
     [create] = of(made, CreatePool)
-    assert create.why.startswith(f"0 of 4 nodes are held, 4 more in {OREGON}: plan 1 (begin): the fewest dollars")
+    followed = stage.allocator.plans.plan
+    assert followed is not None
+    assert create.why == f"{more_nodes(0, 4, 4, OREGON)}: plan 1 (begin): {followed.why}"
 
 
 @pytest.mark.parametrize("tells", [True, False], ids=["it tells", "it never does"])
@@ -96,7 +106,7 @@ def test_the_first_plan_of_a_job_that_trains_waits_for_measured_steps_but_not_fo
     stage.lists()
     stage.sees_prices(*prices_of(EVERYWHERE))
     decided = decide(stage.allocator, events.Ticked(101.0))
-    assert decided.why == "0 of 4 nodes held; waiting for measured steps"
+    assert decided.why == f"{nodes_text(0, 4)}; {MEASURING}"
     assert decided.wake_at_s is not None and decided.wake_at_s <= 110.0
     assert of(stage.ticks(9.0), MakePlan) == []
     if tells:
@@ -118,7 +128,7 @@ def test_what_is_lost_while_measured_steps_are_waited_for_is_replaced() -> None:
     assert held_by(found) == {IOWA_A: 2, IOWA_B: 2}
     found.takes(f"{IOWA_A}-1")
     found.sees()
-    assert found.allocator.why == "3 of 4 nodes held, 1 coming; waiting for measured steps"
+    assert found.allocator.why == f"{nodes_text(3, 4, coming=1)}; {MEASURING}"
 
 
 def test_a_plan_of_another_world_is_not_followed_and_another_is_asked_for() -> None:
@@ -135,7 +145,7 @@ def test_a_plan_of_another_world_is_not_followed_and_another_is_asked_for() -> N
 
 
 def test_a_plan_is_followed_though_prices_moved_by_a_little_while_it_was_made() -> None:
-    """Of many jobs each waits for the plans of the others; prices that move all the time would outrun them."""
+    """Each of many jobs waits for the plans of the others; constantly changing prices would outdate all plans."""
     stage = a_planned_stage()
     stage.ticks()
     stage.lists()
@@ -182,7 +192,7 @@ def test_a_plan_that_is_never_made_is_asked_for_again() -> None:
     stage.sees_prices(*prices_of(EVERYWHERE))
     assert of(stage.ticks(29.0), MakePlan) == []
     [again] = of(stage.ticks(1.0), MakePlan)
-    late = plan(again.criteria, again.profile, again.market, again.present)
+    late = plan(again.criteria, again.profile, again.market, again.current)
     assert stage.words(stage.happens(events.Planned(stage.now_s, again.number - 1, late))) == []
     assert stage.allocator.plans.plan is None
 
@@ -217,7 +227,7 @@ def test_a_loss_is_answered_in_the_same_decision_and_planned_for_after() -> None
     lost = stage.sees()
     assert of(lost, MakePlan) == []
     assert stage.words(lost) == [("remove", IOWA_A, f"{IOWA_A}-2"), ("resize", IOWA_B, "3")]
-    assert of(lost, ResizePool)[0].why == f"3 of 4 nodes are held, 1 more in {IOWA_B}: what was lost, until plan 4"
+    assert of(lost, ResizePool)[0].why == f"{more_nodes(3, 4, 1, IOWA_B)}: {until_plan(4)}"
     assert len(of(stage.ticks(0.5), MakePlan)) == 1
 
 
@@ -242,7 +252,7 @@ def test_the_loss_of_the_only_region_in_use_is_answered_in_the_same_decision_wit
 
 
 def test_a_loss_is_left_to_the_cloud_where_another_zone_would_be_left_again() -> None:
-    """Gradients so large that what leaves the zone costs more than all machines."""
+    """Large gradients: egress costs more than all machines."""
     stage = a_running_stage(profile=LARGE_GRADIENTS)
     assert held_by(stage) == {IOWA_A: 4}
     stage.takes(f"{IOWA_A}-2")
@@ -263,7 +273,7 @@ def test_a_wave_of_losses_is_one_plan() -> None:
             asks += of(stage.loses(f"{zone}-{number}"), MakePlan)
     assert asks == []
     [ask] = of(stage.ticks(0.5), MakePlan)
-    assert sum(ask.present.held.values()) == 2
+    assert sum(ask.current.held.values()) == 2
     assert of(stage.ticks(0.5), MakePlan) == []
 
 
@@ -271,15 +281,15 @@ def test_a_pool_does_not_stay_at_its_old_target_after_a_loss() -> None:
     stage = a_running_stage(profile=NO_GRADIENTS)
     zone = next(iter(held_by(stage)))
     stage.takes(f"{zone}-1")
-    [given_up] = of(stage.sees(), RemoveNodes)
-    assert given_up.nodes == (f"{zone}-1",)
+    [abandoned] = of(stage.sees(), RemoveNodes)
+    assert abandoned.nodes == (f"{zone}-1",)
 
 
 # Shortages
 
 
 def test_a_stockout_closes_its_zone_only_and_the_next_is_tried_at_once() -> None:
-    """The zone that is nearer has an operation under way."""
+    """The nearer zone has an operation in progress."""
     stage = a_running_stage(options=prices_of(EVERYWHERE, us_west1_a=0.6), profile=NO_GRADIENTS)
     stage.asks_for(some_criteria(min_workers=6, max_workers=6))
     grown = stage.settles()
@@ -291,7 +301,7 @@ def test_a_stockout_closes_its_zone_only_and_the_next_is_tried_at_once() -> None
     stage.ends(raised[1])
     stage.fills(IOWA_TOO)
     stage.sees()
-    assert [each.present.stocked_out for each in of(stage.ticks(0.5), MakePlan)] == [frozenset({a_choice(IOWA_A)})]
+    assert [each.current.stocked_out for each in of(stage.ticks(0.5), MakePlan)] == [frozenset({a_choice(IOWA_A)})]
 
 
 def test_where_nothing_is_held_yet_a_stockout_is_planned_around() -> None:
@@ -421,7 +431,7 @@ def test_the_very_node_that_is_idle_goes_and_is_not_asked_for_again() -> None:
     assert stage.words(stage.ticks(59.0)) == []
     idle = stage.ticks(1.0)
     assert stage.words(idle) == [("remove", IOWA_A, f"{IOWA_A}-3")]
-    assert of(idle, RemoveNodes)[0].why == f"the job has had nothing on {IOWA_A}-3 for 60 s"
+    assert of(idle, RemoveNodes)[0].why == explain_idleness(stage.allocator, [f"{IOWA_A}-3"])
     stage.ends(of(idle, RemoveNodes)[0])
     stage.lists()
     assert stage.words(stage.settles()) == []
@@ -461,7 +471,7 @@ def test_no_more_idle_nodes_go_than_the_job_can_run_without() -> None:
 
 
 def test_idle_nodes_that_are_too_few_to_run_with_go_and_all_are_asked_for_again_after_a_while() -> None:
-    """Though neither prices nor criteria are others by then; and each time later."""
+    """Prices and criteria did not change; each pause is longer."""
     on_demand = offer_in(IOWA_A, spot=False)
     settings = replace(BRIEF, stockout_max_s=30.0, rest_max_s=200.0)
     stage = a_planned_stage(on_demand, settings=settings, on_demand=1.0)
@@ -485,7 +495,7 @@ def test_idle_nodes_that_are_too_few_to_run_with_go_and_all_are_asked_for_again_
         stage.lists()
         stage.sees()
         assert stage.words(stage.ticks(rest_s - 1.0)) == []
-        assert stage.allocator.why == f"0 of 4 nodes held; {RESTS}"
+        assert stage.allocator.why == f"{nodes_text(0, 4)}; {RESTS}"
         assert RESTS in shortage(stage.allocator, stage.now_s)
         stage.ticks(1.0)
         raised = stage.settles()
@@ -495,21 +505,21 @@ def test_idle_nodes_that_are_too_few_to_run_with_go_and_all_are_asked_for_again_
     assert stage.allocator.idle_cap is None
 
 
-# Words
+# Texts
 
 
 def test_a_plan_is_told_once_with_its_figures_and_what_lost_by_how_much() -> None:
     stage = a_running_stage(options=prices_of(EVERYWHERE, us_west1_a=0.2))
     first, second = said(stage.effects, "planned")
-    assert first.text == f"aiming at 4 × L4 in {OREGON} (begin)"
-    assert second.text == f"aiming at 4 × L4 in {OREGON} (keep)"
-    assert first.why.startswith("the fewest dollars for a step")
+    assert first.text.endswith(f" 4 × L4 in {OREGON} (begin)")
+    assert second.text.endswith(f" 4 × L4 in {OREGON} (keep)")
+    assert "$0.80 an hour" in first.why
     assert {key: first.fields[key] for key in ("change", "workers", "usd_per_hour")} == {
         "change": "begin",
         "workers": 4,
         "usd_per_hour": "0.8000",
     }
-    assert str(first.fields["lost_1"]).endswith("worse with risk")
+    assert str(first.fields["lost_1"]).endswith(" with risk")
     stage.sees_prices(*prices_of(EVERYWHERE, us_west1_a=0.21))
     assert said(stage.settles(), "planned") == []
 
@@ -518,4 +528,7 @@ def test_a_job_that_cannot_have_what_it_needs_says_why() -> None:
     small = replace(IOWA, max_nodes=3)
     stage = a_running_stage(small, options=prices_of((small,)))
     assert stage.words(stage.effects) == []
-    assert stage.allocator.why.endswith("plan 1 (wait): 4 workers are needed and 3 of one type may be had now")
+    [waiting] = [each for each in said(stage.effects, "planned") if each.fields["change"] == "wait"]
+    assert stage.allocator.why.endswith(f"; plan 1 (wait): {waiting.why}")
+    assert "4 workers" in waiting.why
+    assert "3 of one" in waiting.why

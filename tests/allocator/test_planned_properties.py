@@ -1,4 +1,4 @@
-"""Whatever is heard, in whatever order, prices and plans included: no cap is passed, and a paused job keeps nothing."""
+"""Any events in any order, with prices and plans: no cap is exceeded, and a paused job keeps no nodes."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ PROFILES = tuple(a_small_profile(gradient_bytes=size) for size in (10**6, 10**8)
 
 @dataclass(frozen=True, slots=True)
 class PlanMade:
-    """The newest plan that was asked for is made."""
+    """Make the newest requested plan."""
 
 
 CRITERIA = st.builds(
@@ -86,7 +86,7 @@ class PlannedRun(Run):
             self.happens(event)
         elif self.allocator.plans.asked is not None:
             asked, number = self.allocator.plans.asked, self.allocator.plans.number
-            made = plan(asked.criteria, asked.profile, asked.market, asked.present, Tuning(alternatives=0))
+            made = plan(asked.criteria, asked.profile, asked.market, asked.current, Tuning(alternatives=0))
             self.happens(events.Planned(self.now_s, number, made))
 
 
@@ -144,7 +144,7 @@ def test_one_plan_is_made_at_a_time(criteria: Criteria, happened: Happened) -> N
 
 
 def test_something_is_raised_in_such_runs() -> None:
-    """Or nothing would ever be shown above."""
+    """Shows that the property above is not empty."""
     run = PlannedRun(4, Criteria(min_workers=1, max_workers=4, objective=Objective.THROUGHPUT))
     run.hears(PlanMade())
     assert run.open

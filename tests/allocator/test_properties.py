@@ -1,4 +1,4 @@
-"""Whatever is heard, in whatever order, the allocator keeps its invariants; and an ended job's pools all go."""
+"""Any events in any order: the allocator keeps its invariants, and all pools of an ended job are deleted."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ from controlplane.clouds.outcomes import (
     Unexplained,
     Unreachable,
 )
-from messages.clusters import NodeSight
+from messages.clusters import NodeObservation
 from messages.labels import JOB_LABEL
 from tests.allocator.stage import EU, JOB, US, an_offer, next_want
 
@@ -49,8 +49,8 @@ OUTCOMES: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(PartlyDone, st.integers(0, 4), st.just(StockedOut("so it is"))),
     st.sampled_from([reason("so it is") for reason in REASONS]),
 )
-SIGHTS = st.builds(
-    NodeSight,
+OBSERVATIONS = st.builds(
+    NodeObservation,
     node=NAMES,
     uid=UIDS,
     pool=POOLS,
@@ -97,7 +97,7 @@ EVENTS: st.SearchStrategy[AllocatorEvent | Outcome] = st.one_of(
         events.NodesSeen,
         st.just(0.0),
         CLUSTERS,
-        st.lists(SIGHTS, max_size=4).map(tuple),
+        st.lists(OBSERVATIONS, max_size=4).map(tuple),
         st.none() | st.lists(NAMES, max_size=3).map(tuple),
     ),
     st.builds(
@@ -113,7 +113,7 @@ EVENTS: st.SearchStrategy[AllocatorEvent | Outcome] = st.one_of(
 
 
 class Run:
-    """Feeds events, and keeps its own account of what is under way."""
+    """Feeds events, and keeps its own account of operations in progress."""
 
     def __init__(self, wanted: int) -> None:
         self.now_s = 0.0

@@ -1,4 +1,4 @@
-"""Quotas of any kind: kept before asking, shared by the offers that draw on them, and learned from refusals."""
+"""Quotas of any kind: checked before requests, shared by offers, and learned from refusals."""
 
 from controlplane.allocator import events
 from controlplane.allocator.availability import availability_of
@@ -6,12 +6,15 @@ from controlplane.allocator.effects import AllocatorEffect, CreatePool, ResizePo
 from controlplane.allocator.explanations import shortage
 from controlplane.clouds.interface import QuotaKey
 from controlplane.clouds.outcomes import QuotaExceeded, Shortfall
+from controlplane.planning.explanations import describe_quota
 from controlplane.planning.market import Quotas
 from tests.allocator.stage import A, B, C, Stage, a_full_stage, a_stage, asked, of
 from tests.planning.builders import ALL_GPUS, disks_of, needs_of
 
 HERE = A.kind.region
 PAGE = "https://quotas.example"
+TOO_SMALL = "quota {} is too small"
+"""The cloud's text of a refusal."""
 
 
 def left(**changes: int) -> dict[QuotaKey, int]:
@@ -26,7 +29,7 @@ def sees_quotas(stage: Stage, **changes: int) -> list[AllocatorEffect]:
 
 def refused(requested: float, available: float, metric: str = "DISK_GB") -> QuotaExceeded:
     short = Shortfall(metric, True, requested, available)
-    return QuotaExceeded(f"quota {metric} is too small", (short,), in_call=True)
+    return QuotaExceeded(TOO_SMALL.format(metric), (short,), in_call=True)
 
 
 def test_zones_of_a_region_share_its_quota_and_the_rest_comes_from_elsewhere() -> None:
@@ -61,7 +64,7 @@ def test_people_hear_which_quota_keeps_a_job_waiting_and_where_to_ask_for_more()
     sees_quotas(stage, disk_gb=0)
     assert asked(stage.lists()) == []
     said = shortage(stage.allocator, stage.now_s)
-    assert f"quota DISK_GB in {HERE} has no room for another {A.machine_type}; ask for more at {PAGE}" in said
+    assert [each in said for each in (describe_quota(disks_of(HERE)), A.machine_type, PAGE)] == [True] * 3
 
 
 def test_a_request_that_a_quota_makes_smaller_names_the_quota() -> None:
@@ -69,7 +72,7 @@ def test_a_request_that_a_quota_makes_smaller_names_the_quota() -> None:
     stage.ticks()
     sees_quotas(stage, gpus=1)
     [create] = of(stage.lists(), CreatePool)
-    assert (create.plan.size, "quota GPUS in the project has no room for another" in create.why) == (1, True)
+    assert (create.plan.size, describe_quota(ALL_GPUS) in create.why) == (1, True)
 
 
 def test_a_request_for_all_that_is_wanted_names_no_quota() -> None:
@@ -85,7 +88,7 @@ def test_a_refused_request_is_made_again_at_once_for_what_has_room() -> None:
     create = stage.begins()
     ended = stage.ends(create, refused(requested=800, available=350))
     assert asked(ended) == [("create", "us-a", "3"), ("create", "eu-c", "5")]
-    assert "quota DISK_GB is too small" in of(ended, CreatePool)[0].why
+    assert TOO_SMALL.format("DISK_GB") in of(ended, CreatePool)[0].why
 
 
 def test_a_refused_raise_keeps_what_the_pool_has_and_asks_for_what_has_room_beside_it() -> None:

@@ -1,4 +1,4 @@
-"""Zones that have nothing, quotas, refusals: one is left alone for a while, and the next is tried."""
+"""Zones without machines, quotas, refusals: requests pause there, and the next zone is tried."""
 
 from dataclasses import replace
 
@@ -20,9 +20,13 @@ from controlplane.clouds.outcomes import (
 )
 from tests.allocator.stage import EU, JOB, A, B, C, Stage, a_full_stage, a_stage, asked, held_by, of
 
+NO_END = "no end after 600 s"
+IN_PROGRESS = "an operation is in progress"
+MOON = "the moon is wrong"
+
 
 def _one_of_three_came() -> tuple[Stage, CreatePool]:
-    """Of the first pool, which is still being made."""
+    """One of three nodes came in the first pool, whose creation still runs."""
     stage = a_stage()
     create = stage.begins()
     stage.does(create)
@@ -31,7 +35,7 @@ def _one_of_three_came() -> tuple[Stage, CreatePool]:
     return stage, create
 
 
-def test_a_stockout_gives_up_what_was_not_got_and_goes_on_with_the_next_offer_at_once() -> None:
+def test_a_stockout_gives_up_what_was_not_got_and_continues_with_the_next_offer_at_once() -> None:
     stage, create = _one_of_three_came()
     ended = stage.ends(create, StockedOut("GCE_STOCKOUT"))
     assert asked(ended) == [("resize", "us-a", "1"), ("create", "us-b", "2")]
@@ -40,13 +44,13 @@ def test_a_stockout_gives_up_what_was_not_got_and_goes_on_with_the_next_offer_at
 
 
 def test_nodes_that_do_not_come_in_time_are_given_up_before_any_are_asked_for_elsewhere() -> None:
-    """The cloud still tries, and lets nobody lower the pool before it has stopped."""
+    """The cloud still tries, and refuses to lower the pool until it stops."""
     stage, create = _one_of_three_came()
-    ended = stage.ends(create, Unfinished("no end after 600 s"))
+    ended = stage.ends(create, Unfinished(NO_END))
     assert asked(ended) == [("resize", "us-a", "1")]
     [lower] = of(ended, ResizePool)
-    assert "no end after 600 s" in lower.why
-    assert asked(stage.ends(lower, Busy("an operation is under way"))) == []
+    assert NO_END in lower.why
+    assert asked(stage.ends(lower, Busy(IN_PROGRESS))) == []
     [again] = of(stage.ticks(1.0), ResizePool)
     assert asked(stage.ends(again)) == [("create", "us-b", "2")]
 
@@ -55,8 +59,8 @@ def test_a_pool_that_cannot_even_be_lowered_does_not_keep_the_job_waiting_for_ev
     stage = a_stage(A, B, wanted=1)
     create = stage.begins()
     stage.does(create)
-    [lower] = of(stage.ends(create, Unfinished("no end after 600 s")), ResizePool)
-    stage.ends(lower, Busy("an operation is under way"))
+    [lower] = of(stage.ends(create, Unfinished(NO_END)), ResizePool)
+    stage.ends(lower, Busy(IN_PROGRESS))
     stage.now_s += 119.0
     assert asked(stage.ticks()) == [("resize", "us-a", "0"), ("list",)]
     assert ("create", "us-b", "1") in asked(stage.ticks(1.0))
@@ -80,8 +84,8 @@ def test_what_comes_after_all_of_a_pool_that_was_given_up_goes_as_it_comes() -> 
 def test_a_removal_without_an_end_is_looked_at_before_anything_else() -> None:
     stage = a_full_stage()
     stage.takes("us-a-2")
-    [given_up] = of(stage.sees(), RemoveNodes)
-    assert asked(stage.ends(given_up, Unfinished("no end"))) == [("list",)]
+    [abandoned] = of(stage.sees(), RemoveNodes)
+    assert asked(stage.ends(abandoned, Unfinished("no end"))) == [("list",)]
     assert stage.allocator.availability[A.kind].closed_until_s is None
 
 
@@ -167,7 +171,7 @@ def test_a_pool_whose_slots_stay_empty_without_an_operation_counts_as_stocked_ou
 
 
 def _short_pool(shortage: RecentShortage) -> Stage:
-    """Of four nodes three are there, and the cloud lists this refusal."""
+    """Three of four nodes exist, and the cloud lists this refusal."""
     stage = a_full_stage(A, B)
     stage.ends(of(stage.wants(4), ResizePool)[0])
     ref = pool_ref(JOB, A)
@@ -239,32 +243,32 @@ def test_a_granted_node_that_never_comes_is_given_up() -> None:
 
 
 def test_a_pool_that_stays_busy_does_not_keep_the_job_from_other_zones() -> None:
-    """As after a stockout, while the cloud's own operation runs on for half an hour."""
+    """As after a stockout, while the cloud's own operation continues for half an hour."""
     stage = a_stage(A, B, wanted=1)
     ask = stage.begins()
     for _ in range(2):
-        stage.ends(ask, Busy("an operation is under way"))
+        stage.ends(ask, Busy(IN_PROGRESS))
         [ask] = of(stage.ticks(4.0), CreatePool)
         assert ask.plan.kind.zone == "us-a"
-    assert asked(stage.ends(ask, Busy("an operation is under way"))) == [("create", "us-b", "1")]
+    assert asked(stage.ends(ask, Busy(IN_PROGRESS))) == [("create", "us-b", "1")]
 
 
 def test_a_refusal_without_a_known_reason_is_told_once_tried_a_few_times_and_then_refused() -> None:
     stage = a_stage(A, B, wanted=1)
-    ask, told = stage.begins(), list[Announce]()
+    ask, reported = stage.begins(), list[Announce]()
     stage.allocator = replace(stage.allocator, settings=replace(stage.allocator.settings, busy_tries=100))
     for _ in range(4):
-        told += of(stage.ends(ask, Unexplained("the moon is wrong")), Announce)
+        reported += of(stage.ends(ask, Unexplained(MOON)), Announce)
         stage.now_s += 60.0
         [ask] = of([*stage.ticks(), *stage.lists()], CreatePool)
         assert ask.plan.kind.zone == "us-a"
-    assert [(each.kind, each.why) for each in told] == [("pool_trouble", "the moon is wrong")]
-    ended = stage.ends(ask, Unexplained("the moon is wrong"))
+    assert [(each.kind, each.why) for each in reported] == [("pool_trouble", MOON)]
+    ended = stage.ends(ask, Unexplained(MOON))
     assert [each.kind for each in of(ended, Announce)] == ["cloud_refused"]
     assert asked(stage.lists()) == [("create", "us-b", "1")]
     closed = availability_of(stage.allocator, A.kind).closed
     assert closed is not None
-    assert closed.detail == "the moon is wrong"
+    assert closed.detail == MOON
 
 
 def test_a_slot_that_is_left_to_the_cloud_is_looked_at_soon_and_then_less_and_less_often() -> None:

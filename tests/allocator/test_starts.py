@@ -1,12 +1,13 @@
-"""Clusters in which workers cannot start: nothing is bought there, machines go back, and it is tried again."""
+"""Clusters in which workers cannot start: no requests, removed machines, and later retries."""
 
 from controlplane.allocator import events
 from controlplane.allocator.effects import Announce, CreatePool, RemoveNodes, ResizePool
-from controlplane.allocator.explanations import shortage
+from controlplane.allocator.explanations import describe_block, shortage
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.settings import AllocatorSettings
+from controlplane.clouds.outcomes import with_hint
 from tests.allocator.planned_stage import FAR, IOWA, PlannedStage, a_running_stage, prices_of
-from tests.allocator.stage import EU, US, A, B, C, Stage, a_full_stage, a_stage, asked, of
+from tests.allocator.stage import EU, GRANT, NO_IMAGE, US, A, B, C, Stage, a_full_stage, a_stage, asked, of
 
 GIVE_BACK_S = AllocatorSettings().start_give_back_s
 RETRY_S = AllocatorSettings().start_retry_s
@@ -22,7 +23,7 @@ def lists(stage: Stage) -> list[tuple[str, ...]]:
 
 
 def an_unstartable_stage() -> Stage:
-    """Two nodes of a cluster; no worker can start on them. More are wanted, and one other cluster has none to give."""
+    """Two nodes of a cluster on which no worker can start; no other cluster is offered."""
     stage = a_full_stage(A, wanted=2)
     stage.cannot_start("us-a-1", "us-a-2")
     return stage
@@ -36,8 +37,9 @@ def test_nothing_more_is_asked_of_a_cluster_in_which_workers_cannot_start() -> N
 
 def test_the_shortage_says_why_and_what_to_do_though_all_nodes_are_there() -> None:
     stage = an_unstartable_stage()
-    told = shortage(stage.allocator, stage.now_s)
-    assert told == "workers cannot start in cluster us: image x cannot be pulled; try: grant a role"
+    block = stage.allocator.blocks[US]
+    assert (block.detail, block.hint) == (NO_IMAGE, GRANT)
+    assert shortage(stage.allocator, stage.now_s) == describe_block(US, block)
 
 
 def test_other_clusters_give_what_is_missing() -> None:
@@ -55,7 +57,7 @@ def test_nodes_that_cannot_be_used_are_given_back_after_a_while_and_not_asked_fo
     stage.cannot_start("us-a-1", "us-a-2", for_s=GIVE_BACK_S + 1.0)
     [remove] = of(stage.effects, RemoveNodes)
     assert remove.nodes == ("us-a-1", "us-a-2")
-    assert "no worker could start" in remove.why
+    assert f" {GIVE_BACK_S + 1.0:.0f} s" in remove.why
     stage.ends(remove)
     stage.sees()
     stage.cannot_start()
@@ -156,8 +158,9 @@ def test_a_cluster_whose_controller_cannot_start_gives_back_what_comes_and_opens
     stage = a_stage(A, wanted=2)
     create = stage.begins()
     stage.ends(create)
-    stage.happens(events.ControllerFailed(stage.now_s, US, "its controller cannot start", "grant a role"))
-    assert "its controller cannot start; try: grant a role" in shortage(stage.allocator, stage.now_s)
+    detail = "its controller cannot start"
+    stage.happens(events.ControllerFailed(stage.now_s, US, detail, GRANT))
+    assert with_hint(detail, GRANT) in shortage(stage.allocator, stage.now_s)
     [shed] = of(stage.ticks(20.0), ResizePool)
     assert shed.size == 0
     stage.ends(shed)
@@ -169,7 +172,7 @@ def test_a_cluster_whose_controller_cannot_start_gives_back_what_comes_and_opens
 
 
 def a_planned_stage_that_gave_all_back(*offers: Offer) -> PlannedStage:
-    """Its four nodes were of no use, and are gone."""
+    """Its four nodes were unusable and are gone."""
     stage = a_running_stage(*offers, options=prices_of(offers, **{FAR.zone.replace("-", "_"): 0.9}))
     names = [name for nodes in stage.machines.values() for name in nodes]
     assert len(names) == 4

@@ -1,4 +1,4 @@
-"""Nodes that a planned job uses too little, and steps that need other than was thought."""
+"""Nodes with low use of a planned job, and measured steps that differ from the assumed ones."""
 
 import random
 from typing import Any
@@ -7,8 +7,9 @@ import pytest
 from msgspec import structs
 
 from controlplane.allocator import events
-from controlplane.allocator.availability import is_distrusted
+from controlplane.allocator.availability import is_in_cooldown
 from controlplane.allocator.effects import AllocatorEffect, CreatePool, MakePlan, RemoveNodes, ResizePool
+from controlplane.allocator.explanations import nodes_text
 from controlplane.allocator.settings import AllocatorSettings
 from controlplane.planning.plan import Change
 from controlplane.throughput.use import FRESH_S, NodeUse
@@ -50,19 +51,17 @@ def test_a_node_that_is_used_too_little_is_left_and_then_goes_with_the_numbers_a
     sees_use(stage, {THIRD: 0.12})
     assert sees_use(stage, {THIRD: 0.08}, after_s=59.0) == []
     found = sees_use(stage, {THIRD: 0.11}, after_s=1.0)
-    share = "11% of the time in which it computed or waited for others, below 50% for 60 s"
-    why = f"the job computed on {THIRD} in {share}"
-    assert [(each.text, each.why) for each in said(found, "node_underused")] == [
-        (f"node {THIRD} in {IOWA_A} is given up", why)
-    ]
+    [underused] = said(found, "node_underused")
+    assert (underused.fields["node"], underused.fields["zone"]) == (THIRD, IOWA_A)
+    assert [each in underused.why for each in (THIRD, "11%", "50%", "60 s")] == [True] * 4
     assert stage.words(found) == []
     assert stage.allocator.leaving == {US: {THIRD}}
     assert stage.words(stage.settles()) == []
     assert stage.allocator.leaving == {US: {THIRD}}
-    assert stage.allocator.why.startswith("3 of 3 nodes held; ")
+    assert stage.allocator.why.startswith(nodes_text(3, 3))
     left = stage.releases(THIRD)
     [remove] = of(left, RemoveNodes)
-    assert (remove.nodes, remove.why) == ((THIRD,), why)
+    assert (remove.nodes, remove.why) == ((THIRD,), underused.why)
     stage.ends(remove)
     stage.lists()
     assert stage.words(stage.settles()) == []
@@ -70,7 +69,7 @@ def test_a_node_that_is_used_too_little_is_left_and_then_goes_with_the_numbers_a
     assert stage.allocator.leaving == {}
 
 
-def test_a_break_begins_the_time_anew_and_so_does_nothing_being_known_of_it() -> None:
+def test_a_break_begins_the_time_again_and_so_does_nothing_being_known_of_it() -> None:
     for use in ({THIRD: 0.5}, {FIRST: 0.9}):
         stage = a_stage()
         sees_use(stage, {THIRD: 0.1})
@@ -83,7 +82,7 @@ def test_a_break_begins_the_time_anew_and_so_does_nothing_being_known_of_it() ->
         assert stage.allocator.leaving == {US: {THIRD}}
 
 
-def test_a_long_silence_of_all_begins_the_time_anew() -> None:
+def test_a_long_silence_of_all_begins_the_time_again() -> None:
     stage = a_stage()
     sees_use(stage, {THIRD: 0.1})
     sees_use(stage, {THIRD: 0.1}, after_s=FRESH_S + 1.0)
@@ -157,8 +156,8 @@ def test_a_notice_for_a_node_that_is_given_up_is_a_notice() -> None:
     sees_use(stage, {THIRD: 0.1}, after_s=60.0)
     assert stage.allocator.leaving == {US: {THIRD}}
     stage.notices(THIRD, 15.0)
-    assert stage.pool(IOWA).nodes[THIRD].doomed_until_s == stage.now_s + 15.0
-    assert is_distrusted(stage.allocator, IOWA.kind, stage.now_s)
+    assert stage.pool(IOWA).nodes[THIRD].notice_until_s == stage.now_s + 15.0
+    assert is_in_cooldown(stage.allocator, IOWA.kind, stage.now_s)
     assert of(stage.releases(THIRD), RemoveNodes) == [], "it is left alone until it is gone"
 
 
@@ -168,7 +167,7 @@ def test_a_zone_that_takes_a_node_that_is_given_up_has_taken_one() -> None:
     sees_use(stage, {THIRD: 0.1}, after_s=60.0)
     stage.takes(THIRD)
     stage.sees()
-    assert is_distrusted(stage.allocator, IOWA.kind, stage.now_s)
+    assert is_in_cooldown(stage.allocator, IOWA.kind, stage.now_s)
 
 
 def test_what_is_not_asked_for_is_not_looked_at() -> None:
@@ -217,7 +216,7 @@ def test_the_very_node_goes_though_the_plan_would_rather_give_up_another() -> No
     assert held_by(stage) == {IOWA_A: 7, OREGON: 2}
 
 
-# What is left is enough
+# The cap after a dismissal
 
 
 def a_stage_that_gave_one_up(**given: Any) -> PlannedStage:
@@ -240,7 +239,7 @@ def gives_up(stage: PlannedStage, node: str) -> None:
 
 
 def grows(stage: PlannedStage) -> bool:
-    """Whether more is asked for, which then is there."""
+    """Report whether more nodes are requested, and add them."""
     made = stage.settles()
     stage.gets(*made)
     stage.lists()
@@ -267,8 +266,8 @@ def test_what_was_given_up_is_not_asked_for_again_by_prices_profiles_deadlines_o
             case 3:
                 stage.sees()
                 stage.takes(chance.choice(sorted(stage.machines[stage.pool(IOWA).ref])))
-                for given_up in of(stage.sees(), RemoveNodes):
-                    stage.ends(given_up)
+                for abandoned in of(stage.sees(), RemoveNodes):
+                    stage.ends(abandoned)
                 stage.fills(IOWA)
         stage.sees()
         for _ in range(3):
@@ -297,7 +296,7 @@ def test_after_a_while_it_is_tried_again_and_each_time_later() -> None:
         gives_up(stage, THIRD)
 
 
-# What steps need
+# Measured steps
 
 
 def test_a_measured_profile_is_planned_with_and_a_plan_of_the_old_one_is_not_followed() -> None:

@@ -1,4 +1,4 @@
-"""Clusters in which no worker can start, by seed: others give what they can, and little is paid for nothing."""
+"""Clusters in which no worker can start, by seed: others provide what they can, and unusable nodes cost little."""
 
 from dataclasses import replace
 
@@ -10,8 +10,10 @@ from tests.allocator.simulation import CLUSTERS, SETTINGS, Result, System
 from tests.simulation.clockwork import Broken
 
 STARTS = replace(SETTINGS, start_give_back_s=6.0, start_retry_s=20.0, start_retry_max_s=80.0)
+NO_STARTS = "cluster in which no worker can start"
+"""The name of the fault."""
 START_S = 1.5
-"""Seconds from a machine's first sight until its worker has started or is known to fail."""
+"""Seconds from the first report of a machine until its worker has started or is known to fail."""
 SETTLE_S = 150.0
 WATCHED_S = 200.0
 PAID_S = 12.0
@@ -47,7 +49,7 @@ class UnstartableSystem(System):
         self.paid_s = 0.0
         clockwork.run_until(lambda: False, clockwork.now_s + WATCHED_S)
         self._check_what_was_paid()
-        clockwork.made["cluster in which no worker can start"] += len(self.bad)
+        clockwork.made[NO_STARTS] += len(self.bad)
         self.bad.clear()
         clockwork.tell("workers can start everywhere")
         self.must(self.is_as_wanted, "as wanted when workers can start again")
@@ -75,7 +77,7 @@ class UnstartableSystem(System):
         self.clockwork.after(0.5, self.work)
 
     def idle(self, cluster: ClusterName) -> tuple[str, ...]:
-        """As a master does: while some have not started, none is known to be free."""
+        """Free nodes, as a master reports them: none while some workers have not started."""
         return () if self._failing(cluster) else super().idle(cluster)
 
     def _beat(self, cluster: ClusterName) -> None:

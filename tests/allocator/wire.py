@@ -13,7 +13,7 @@ from tests.allocator.actor import Asker
 from tests.simulation.clockwork import Clockwork
 
 STRAY_S = 1.5
-"""How late a request can still arrive whose sender has given up on it, or died."""
+"""Seconds after which a request may still arrive whose sender gave up or died."""
 
 
 class CloudApi(Protocol):
@@ -27,13 +27,13 @@ class CloudApi(Protocol):
 
 @dataclass
 class Request:
-    """A change that was sent, and of which nobody has heard the end."""
+    """A sent change whose end is not known to the sender."""
 
     change: Change
     raises: bool
     travelling: bool = True
     waited_for: bool = True
-    """The allocator that sent it is alive and was not told how it ended."""
+    """The allocator that sent it is alive and does not know its end."""
     sender: Asker | None = None
     cancelled: bool = False
     """The call ended before it arrived."""
@@ -47,26 +47,26 @@ class Request:
 
 class Wire:
     def __init__(self, clockwork: Clockwork, cloud: CloudApi, *, stray_s: float = STRAY_S) -> None:
-        """`stray_s`: how late a request can still arrive whose sender has given up on it, or died."""
+        """`stray_s`: seconds after which a request may still arrive whose sender gave up or died."""
         self.clockwork = clockwork
         self.cloud = cloud
         self.stray_s = stray_s
         self.requests: list[Request] = []
         self.slow_s: float | None = None
-        """So long everything takes on its way, while it is set."""
+        """The delay in seconds of all messages, while it is set."""
 
     @property
     def is_quiet(self) -> bool:
         return not any(map(_is_open, self.requests))
 
     def crash(self, sender: Asker) -> None:
-        """Nobody waits any more for what it asked."""
+        """Its sender no longer waits for an answer."""
         for request in self.requests:
             if request.sender is sender:
                 request.waited_for = False
 
     def cancel(self, sender: Asker) -> None:
-        """End the calls of an allocator whose process lives on: what has not arrived never will."""
+        """End the calls of an allocator whose process continues: requests that have not arrived never will."""
         self.crash(sender)
         for request in self.requests:
             if request.sender is sender and request.travelling:
@@ -77,12 +77,12 @@ class Wire:
         clockwork.tell(f"asks: {in_words(change)}")
         request.sender = actor
         self.requests = [*filter(_is_open, self.requests), request]
-        told = False
+        reported = False
 
         def answer(outcome: Outcome) -> None:
-            nonlocal told
-            if not told:
-                told = True
+            nonlocal reported
+            if not reported:
+                reported = True
                 request.waited_for = False
                 clockwork.tell(f"answer to {in_words(change)}: {outcome}")
                 actor.post(events.OperationEnded(clockwork.now_s, change.ref, change.operation, outcome))

@@ -1,9 +1,11 @@
-"""What the API refuses, and how it says so."""
+"""Refusals of the API."""
 
 import asyncio
 import contextlib
+import errno
 import gzip
 import json
+import os
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -17,13 +19,15 @@ import pytest_asyncio
 from aiohttp.compression_utils import ZLibDecompressor
 from msgspec import structs
 
-from controlplane.api.app import ApiServer, open_listener
+from controlplane.api.access import TOKEN_WRONG
+from controlplane.api.app import ApiServer, BodyCompressed, open_listener
 from controlplane.api.service import JobService
+from controlplane.jobs.errors import JobUnknown
 from messages.api import Version
 from messages.jobs import JobSpec, Launch
 from runtime.nats_server import NatsServer
+from tests.conftest import PATIENCE_S, eventually
 from tests.master.process import Api, MasterProcess, a_spec, running_master
-from tests.master.waits import PATIENCE_S, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -70,7 +74,8 @@ async def test_an_unknown_job_is_a_404_with_a_hint_on_every_route(api: Api) -> N
         ("POST", "/reload"),
     ):
         status, problem = await api.ask(method, f"/v1/jobs/nobody{path}", b'{"workers": 1}')
-        assert (status, problem) == (404, {"error": "There is no job 'nobody'.", "hint": "tradewind status"})
+        unknown = JobUnknown("nobody")
+        assert (status, problem) == (404, {"error": unknown.message, "hint": unknown.hint})
 
 
 async def test_an_unknown_route_is_a_404(api: Api) -> None:
@@ -98,8 +103,8 @@ async def test_every_problem_of_a_job_is_reported_with_its_path(api: Api) -> Non
     body = {"name": "Bad Name", "launch": {"script": "x.py", "colour": 1}, "workers": {"max": "many"}}
     status, problem = await api.ask("POST", "/v1/jobs", body)
     assert status == 400
-    told = "\n".join(problem["problems"])
-    assert all(path in told for path in ("name", "launch.colour", "workers.max"))
+    reported = "\n".join(problem["problems"])
+    assert all(path in reported for path in ("name", "launch.colour", "workers.max"))
 
 
 async def test_contradictions_are_reported_together(api: Api) -> None:
@@ -137,7 +142,8 @@ async def test_a_job_waits_and_says_for_what(api: Api) -> None:
     for query in ("rank=x", "tail=-1", "tail=99999999999"):
         status, problem = await api.ask("GET", f"/v1/jobs/alone/logs?{query}")
         assert status == 400
-        assert "not a number" in problem["error"]
+        name, _, value = query.partition("=")
+        assert f"{name}={value!r}" in problem["error"]
 
 
 async def test_a_refused_job_has_at_most_a_hundred_problems_and_says_that_there_are_more(api: Api) -> None:
@@ -145,8 +151,9 @@ async def test_a_refused_job_has_at_most_a_hundred_problems_and_says_that_there_
     body: dict[str, Any] = {"name": "bad", "launch": {"script": "x.py", "args": [1] * 36_000, "env": env}}
     status, problem = await api.ask("POST", "/v1/jobs", body)
     assert status == 400
-    assert problem["problems"][0].startswith("launch.args[0]: expected str")
-    assert problem["problems"][100:] == ["… and more: these are the first 100"]
+    assert problem["problems"][0].startswith("launch.args[0]: ") and "str" in problem["problems"][0]
+    [more] = problem["problems"][100:]
+    assert more.startswith("…") and "100" in more
 
 
 async def test_a_compressed_body_is_refused(api: Api) -> None:
@@ -155,7 +162,7 @@ async def test_a_compressed_body_is_refused(api: Api) -> None:
     await api.ask("POST", "/v1/jobs/plain/stop")
     for body in (b"not packed", gzip.compress(msgspec.json.encode(a_spec("packed")))):
         status, problem = await api.ask("POST", "/v1/jobs", body, headers={"Content-Encoding": "gzip"})
-        assert (status, problem["hint"]) == (415, "send it without Content-Encoding")
+        assert (status, problem["hint"]) == (415, BodyCompressed("gzip").hint)
     assert (await api.ask("GET", "/v1/jobs/packed"))[0] == 404
 
 
@@ -175,14 +182,14 @@ async def test_with_a_token_everything_but_health_needs_it(guarded: Api) -> None
     for method, path in (("GET", "/v1/jobs"), ("POST", "/v1/jobs"), ("GET", "/version"), ("GET", "/v1/events")):
         for value in wrong:
             status, problem = await guarded.ask(method, path, headers={"Authorization": value})
-            assert (status, problem["error"]) == (401, "The API needs the right token.")
+            assert (status, problem["error"]) == (401, TOKEN_WRONG)
     status, _ = await guarded.ask("GET", "/healthz", headers={"Authorization": "Bearer nonsense"})
     assert status == 200
     assert (await guarded.version()).protocol == 1
 
 
 async def ended(environ: dict[str, str], folder: Path) -> tuple[int, str]:
-    """The exit code of a master that cannot start, and what it said."""
+    """The exit code and the output of a master that cannot start."""
     process = MasterProcess("nats://127.0.0.1:1", folder, **environ)
     await process.start()
     try:
@@ -194,8 +201,8 @@ async def ended(environ: dict[str, str], folder: Path) -> tuple[int, str]:
 async def test_a_master_does_not_listen_elsewhere_without_a_token(tmp_path: Path) -> None:
     code, said = await ended({"TRADEWIND_API_HOST": "0.0.0.0"}, tmp_path)
     assert code == 2
-    assert said.startswith("Error: The API runs what it is told to, so it does not listen on 0.0.0.0 without a token.")
-    assert "Try: set TRADEWIND_API_TOKEN" in said
+    assert said.startswith("Error: ") and " 0.0.0.0 " in said
+    assert "Try: " in said and "TRADEWIND_API_TOKEN" in said
     assert "Traceback" not in said
 
 
@@ -206,7 +213,7 @@ async def test_a_port_that_is_taken_is_one_sentence_and_harms_no_other_master(
     port = api.url.rpartition(":")[2]
     code, said = await ended({"TRADEWIND_API_PORT": port, "TRADEWIND_NATS_URL": server.url}, tmp_path)
     assert code == 2
-    assert f"cannot listen on 127.0.0.1:{port}: address already in use" in said
+    assert f" 127.0.0.1:{port}: {os.strerror(errno.EADDRINUSE).lower()}" in said
     assert "Traceback" not in said
     assert (await api.version()).epoch == before
 
@@ -214,13 +221,13 @@ async def test_a_port_that_is_taken_is_one_sentence_and_harms_no_other_master(
 async def test_an_address_that_is_none_is_one_sentence(tmp_path: Path) -> None:
     code, said = await ended({"TRADEWIND_NATS_URL": "http//nowhere"}, tmp_path)
     assert code == 2
-    assert "Error: 'http//nowhere' cannot be the address of a NATS server" in said
+    assert said.startswith("Error: ") and "'http//nowhere'" in said
     assert "Traceback" not in said
 
 
 @contextlib.asynccontextmanager
 async def serving(service: object, token: str = "") -> AsyncIterator[Api]:
-    """The API in this process, with as much of a service as the story needs."""
+    """Serves the API in this process, with the parts of a service that the test needs."""
     server = ApiServer(cast(JobService, service), open_listener("127.0.0.1", 0), token)
     await server.start()
     try:
@@ -251,7 +258,7 @@ async def test_others_are_answered_while_a_large_body_is_looked_at(monkeypatch: 
     spec = structs.replace(a_spec("large"), launch=Launch(script="train.py", args=("x" * 100,) * 1_000))
     async with serving(Taking()) as client, asyncio.TaskGroup() as tasks:
         large = tasks.create_task(client.ask("POST", "/v1/jobs", spec), name="large")
-        await until(begun.is_set, "the body to be looked at")
+        await eventually(begun.is_set, what="the body to be looked at")
         assert (await client.version()).version == "1"
         others_answered.set()
         status, answer = await large

@@ -1,4 +1,4 @@
-"""The last lines of a job that has printed very many, over the API of a real master."""
+"""The last lines of a job with many lines, over the API of a real master."""
 
 from pathlib import Path
 
@@ -9,9 +9,9 @@ from messages import codec, subjects
 from messages.ids import Generation, JobName, Rank, WorkerId
 from messages.worlds import LogLines
 from runtime.nats_server import NatsServer
+from tests.conftest import eventual_answer
 from tests.master.fleet import fake_fleet
 from tests.master.process import a_spec, running_master
-from tests.master.waits import until_asked
 
 LINES = 150_000
 
@@ -36,14 +36,14 @@ async def test_the_last_lines_of_an_ended_job_come_however_many_it_and_others_ha
 
 
 async def store(server: NatsServer, job: JobName, lines: int) -> None:
-    """One message a line, sent without waiting for each."""
+    """Stores one message per line without waiting for each."""
     client = await nats.connect(server.url)
     stream = client.jetstream()
     last = (await stream.stream_info(subjects.LOGS_STREAM)).state.last_seq + lines
     for number in range(lines):
         message = LogLines(job, Rank(0), Generation(1), WorkerId("w"), (f"line {number}",))
         await client.publish(subjects.log(job, Rank(0)), codec.encode(codec.wrap(message, sender="test")))
-    await until_asked(
+    await eventual_answer(
         lambda: stream.stream_info(subjects.LOGS_STREAM), lambda info: info.state.last_seq >= last, "it to be stored"
     )
     await client.close()

@@ -9,7 +9,7 @@ from controlplane.job.state import Job, new_job
 from controlplane.job.workers import Worker, Workers
 from controlplane.jobs.progress import ProgressTracker
 from messages.ids import ClusterName, Epoch, WorkerId
-from messages.jobs import JobSpec, Launch
+from tests.specs import a_spec
 
 WORKERS = 1_203
 
@@ -32,6 +32,6 @@ def test_pages_show_every_worker_once() -> None:
 
 
 def a_job() -> Job:
-    job = new_job(JobSpec(name="demo", launch=Launch(script="train.py")), epoch=Epoch(1), at_s=0.0, submitted_at=0.0)
+    job = new_job(a_spec("demo"), epoch=Epoch(1), at_s=0.0, submitted_at=0.0)
     names = [WorkerId(f"w-{number:05}") for number in range(WORKERS)]
     return replace(job, workers=Workers(Worker(name, ClusterName("local"), 0.0, 0.0) for name in names))

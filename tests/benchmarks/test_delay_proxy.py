@@ -1,4 +1,4 @@
-"""The distance that benchmarks put between processes."""
+"""The delay that benchmarks put between processes."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The benchmark of scale with few workers: its figures are there, and the loss was seen by everybody."""
+"""The benchmark of scale with few workers: all figures are there, and all workers see the loss."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ SMALL = ("--workers", "20", "--clusters", "2", "--losses", "1", "--steady-s", "0
 
 
 def one_round(*arguments: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The only round and its limits. Whether targets are met is not asked here."""
+    """The only round and its limits; ignores whether targets are met."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.scale", *SMALL, *arguments, "--json"],
         env={**os.environ, "PYTHONPATH": str(ROOT)},

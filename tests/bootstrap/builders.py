@@ -1,4 +1,4 @@
-"""Settings with everything that a test does not care about."""
+"""Settings with defaults for everything that a test does not set."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -46,7 +46,7 @@ def env_of(workload: Manifest) -> dict[str, str]:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Every string in it."""
+    """All strings in a manifest."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

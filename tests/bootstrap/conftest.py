@@ -8,7 +8,7 @@ from tests.bootstrap.servers import SERVERS, Server, SimulatedCloud, real_server
 
 @pytest.fixture(params=SERVERS)
 async def server(request: pytest.FixtureRequest) -> AsyncIterator[Server]:
-    """Each kind of API server that there is."""
+    """Each available kind of API server."""
     async with real_server() if request.param == "real" else simulated_server() as found:
         yield found
 

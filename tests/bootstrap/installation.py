@@ -1,4 +1,4 @@
-"""What a fleet installs in one namespace of a server, and what is there of it."""
+"""The objects that a fleet installs in one namespace of a server, and the objects that exist there."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ class Installation:
         return await install(self.server.client, self.manifests(secrets, **changes), fleet, CLUSTER)
 
     async def delete_all(self) -> None:
-        """Whoever made it. Asked for, not waited for."""
+        """Request the deletion of the objects of any owner without waiting for it."""
         for manifest in reversed(self.manifests()):
             found = await find(self.server.client, manifest)
             if found is not None and "deletionTimestamp" not in found["metadata"]:

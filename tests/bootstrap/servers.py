@@ -1,6 +1,6 @@
-"""Kubernetes APIs to install into: the simulator's, and a real one where TRADEWIND_TEST_KUBECONFIG tells of one.
+"""Kubernetes APIs for installations: the simulator's, and a real one if TRADEWIND_TEST_KUBECONFIG names one.
 
-As a `Server` both are bare: nothing places pods or cleans up a namespace.
+In a `Server` of either kind nothing places pods or cleans up a namespace.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ class SimulatedCloud:
 
     region_url: str
     next_tokens: list[str] = field(default_factory=list)
-    """Handed out before good ones."""
+    """Tokens that are handed out before valid ones."""
     refusal: Unreachable | Refused | None = None
     tokens_asked: int = 0
 
@@ -50,7 +50,7 @@ class SimulatedCloud:
         return self.next_tokens.pop(0) if self.next_tokens else tokens.issue(SECRET, time.time(), 60.0)
 
     async def command(self, method: str, path: str, body: Manifest) -> Any:
-        """Asks the region for something, as the cloud does."""
+        """Send a request to the region, like the cloud."""
         async with (
             aiohttp.ClientSession() as session,
             session.request(method, f"{self.region_url}/region/{path}", json=body) as answer,
@@ -61,7 +61,7 @@ class SimulatedCloud:
 
 @contextlib.asynccontextmanager
 async def simulated_cloud(*, controllers: bool, runs_pods: bool = False) -> AsyncIterator[SimulatedCloud]:
-    """Controllers make pods and place them; nothing runs in them where their image cannot be pulled."""
+    """A simulated cloud. `controllers` create and place pods, which do not start if their image cannot be pulled."""
     ours = ImageRuntime(pull=Pull.WORKS if runs_pods else Pull.MISSING)
     settings = RegionSettings(secret=SECRET, images={IMAGE: ours})
     async with Region(settings) as region:
@@ -72,11 +72,11 @@ async def simulated_cloud(*, controllers: bool, runs_pods: bool = False) -> Asyn
 
 @dataclass
 class Server:
-    """One API server and a namespace that nobody has used before."""
+    """One API server and a new namespace."""
 
     client: KubernetesApi
     api: Any
-    """The library's ApiClient, for what only tests do."""
+    """The library's ApiClient, for calls that only tests make."""
     configuration: ApiConfiguration
     namespace: str = field(default_factory=lambda: f"tw-test-{secrets.token_hex(4)}")
 
@@ -85,7 +85,7 @@ class Server:
         await self.ask("POST", collection, manifest)
 
     async def change(self, manifest: Manifest, patch: Manifest) -> None:
-        """As somebody else than the bootstrap."""
+        """Change an object as another owner than the bootstrap."""
         await self.ask("PATCH", path_of(manifest), patch, "application/merge-patch+json")
 
     async def delete(self, manifest: Manifest) -> None:
@@ -99,7 +99,7 @@ class Server:
     async def ask(
         self, method: str, path: str, body: Manifest | None = None, content_type: str = "application/json"
     ) -> Any:
-        """As an administrator."""
+        """Send a request as an administrator."""
         return await self.api.call_api(
             path,
             method,

@@ -6,23 +6,24 @@ import aiohttp
 import pytest
 
 from controlplane.bootstrap.bootstrap import Bootstrap
-from controlplane.bootstrap.outcomes import PassOutcome
+from controlplane.bootstrap.outcomes import PassOutcome, outcome_of
 from controlplane.bootstrap.settings import Secrets
 from controlplane.clouds.outcomes import Busy, Done, Refused, Unreachable
 from messages.clusters import ClusterHeartbeat, StartFailure
 from messages.ids import ClusterName
 from runtime.bus import Bus
 from runtime.errors import Temporary, UserError
+from runtime.kubernetes.client import ApiUnavailable
 from runtime.nats_server import NatsServer
 from simulator.cloud import tokens
 from tests.bootstrap.builders import CLUSTER, IMAGE, a_place, some_manifests, some_secrets, some_settings
 from tests.bootstrap.servers import SECRET, SimulatedCloud, simulated_cloud
-from tests.conftest import eventually
+from tests.conftest import eventual_answer, eventually
 from tests.topologies import hear_topologies
 
 
-def a_bootstrap(cloud: SimulatedCloud, told: list[PassOutcome] | None = None, **changes: Any) -> Bootstrap:
-    reports: list[PassOutcome] = [] if told is None else told
+def a_bootstrap(cloud: SimulatedCloud, reported: list[PassOutcome] | None = None, **changes: Any) -> Bootstrap:
+    reports: list[PassOutcome] = [] if reported is None else reported
     return Bootstrap(cloud, some_settings(**changes), some_secrets(), lambda place, outcome: reports.append(outcome))
 
 
@@ -38,7 +39,7 @@ async def call(
     body: Any = None,
     query: dict[str, str] | None = None,
 ) -> tuple[int, Any]:
-    """As an administrator, or whoever the token is for."""
+    """Send a request with a token; by default as an administrator."""
     headers = {"Authorization": f"Bearer {token or await SimulatedCloud(cloud.region_url).access_token()}"}
     if method == "PATCH":
         headers["Content-Type"] = "application/merge-patch+json"
@@ -78,15 +79,15 @@ async def test_two_masters_at_once_install_one_of_each(cloud: SimulatedCloud) ->
 
 async def test_an_api_that_is_away_is_installed_into_when_it_is_back(cloud: SimulatedCloud) -> None:
     await cloud.command("POST", "cut", {"cut": True})
-    told: list[PassOutcome] = []
+    reported: list[PassOutcome] = []
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(a_bootstrap(cloud, told).install_until_done(a_place()), name="install")
+        tasks.create_task(a_bootstrap(cloud, reported).install_until_done(a_place()), name="install")
         await eventually(lambda: cloud.tokens_asked > 3)
         await cloud.command("POST", "cut", {"cut": False})
 
-    away, done = told
+    away, done = reported
     assert isinstance(away, Unreachable)
-    assert f"The Kubernetes API of the cluster {CLUSTER} does not answer" in away.detail
+    assert CLUSTER in away.detail and "`authorized_networks`" in away.detail
     assert done == Done()
 
 
@@ -97,7 +98,7 @@ async def test_an_api_that_says_nothing_is_given_up_in_time(cloud: SimulatedClou
 
     await cloud.command("POST", "cut", {"cut": False})
     assert isinstance(outcome, Unreachable)
-    assert "no answer within 0.1 s" in outcome.detail
+    assert "0.1 s" in outcome.detail
 
 
 async def test_a_token_is_asked_for_at_each_call_and_one_that_just_expired_does_no_harm(cloud: SimulatedCloud) -> None:
@@ -110,36 +111,36 @@ async def test_a_token_is_asked_for_at_each_call_and_one_that_just_expired_does_
     assert cloud.tokens_asked == 1 + calls + 1
 
 
-async def test_a_token_that_is_never_accepted_is_a_sentence(cloud: SimulatedCloud) -> None:
+async def test_a_token_that_is_never_accepted_is_refused(cloud: SimulatedCloud) -> None:
     cloud.next_tokens = ["not-a-token"] * 2
-    assert await a_bootstrap(cloud).install(a_place()) == Refused(
-        f"The cluster {CLUSTER} does not accept our access token.",
-        "check which account the credentials belong to, and that it is one of the cluster's project",
-    )
+    refused = outcome_of(ApiUnavailable("unauthorized", 401), "start the installation", CLUSTER)
+    assert isinstance(refused, Refused)
+    assert await a_bootstrap(cloud).install(a_place()) == refused
 
 
-async def test_an_account_without_rights_is_a_sentence_that_names_the_role(cloud: SimulatedCloud) -> None:
+async def test_an_account_without_rights_is_refused_with_the_missing_role(cloud: SimulatedCloud) -> None:
     await a_bootstrap(cloud).install(a_place())
     cloud.next_tokens = [await account_token(cloud, "worker")]
 
     outcome = await a_bootstrap(cloud).install(a_place())
 
     assert isinstance(outcome, Refused)
-    assert outcome.detail.startswith(f"Tradewind cannot install the Namespace tradewind in the cluster {CLUSTER}: ")
+    assert "Namespace tradewind" in outcome.detail and CLUSTER in outcome.detail
     assert "roles/container.admin" in outcome.hint
 
 
 async def test_what_a_person_has_to_correct_is_told_once_and_tried_again(cloud: SimulatedCloud) -> None:
-    cloud.refusal = Refused("The API is disabled.", "enable it")
-    told: list[PassOutcome] = []
+    refused = Refused("The API is disabled.", "enable it")
+    cloud.refusal = refused
+    reported: list[PassOutcome] = []
     asked = cloud.tokens_asked
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(a_bootstrap(cloud, told).install_until_done(a_place()), name="install")
-        await eventually(lambda: told)
+        task = tasks.create_task(a_bootstrap(cloud, reported).install_until_done(a_place()), name="install")
+        await eventually(lambda: reported)
         await asyncio.sleep(0.2)
         assert not task.done()
         cloud.refusal = None
-    assert told == [Refused("The API is disabled.", "enable it"), Done()]
+    assert reported == [refused, Done()]
     assert cloud.tokens_asked > asked
 
 
@@ -161,14 +162,14 @@ async def test_a_cloud_that_gives_no_token_says_why(
 
 
 async def test_what_is_being_deleted_is_installed_again_when_it_is_gone(cloud: SimulatedCloud) -> None:
-    told: list[PassOutcome] = []
-    bootstrap = a_bootstrap(cloud, told)
+    reported: list[PassOutcome] = []
+    bootstrap = a_bootstrap(cloud, reported)
     await bootstrap.install_until_done(a_place())
 
     await call(cloud, "DELETE", "/api/v1/namespaces/tradewind")
     await bootstrap.install_until_done(a_place())
 
-    assert [each for each in told if not isinstance(each, Busy)] == [Done(), Done()]
+    assert [each for each in reported if not isinstance(each, Busy)] == [Done(), Done()]
     status, _ = await get(cloud, "/apis/apps/v1/namespaces/tradewind/deployments/cluster-controller")
     assert status == 200
 
@@ -205,13 +206,12 @@ async def test_a_controller_that_was_installed_reports_its_cluster(nats_server: 
 
 
 async def _placed(cloud: SimulatedCloud, count: int) -> list[tuple[str, str]]:
-    async with asyncio.timeout(10.0):
-        while True:
-            _, pods = await get(cloud, "/api/v1/namespaces/tradewind/pods")
-            on_nodes = [each for each in pods["items"] if each["spec"].get("nodeName")]
-            if len(on_nodes) == count:
-                return sorted((each["metadata"]["labels"]["app"], each["spec"]["nodeName"]) for each in on_nodes)
-            await asyncio.sleep(0.02)
+    async def on_nodes() -> list[Any]:
+        _, pods = await get(cloud, "/api/v1/namespaces/tradewind/pods")
+        return [each for each in pods["items"] if each["spec"].get("nodeName")]
+
+    placed = await eventual_answer(on_nodes, lambda pods: len(pods) == count, f"{count} pods on nodes")
+    return sorted((each["metadata"]["labels"]["app"], each["spec"]["nodeName"]) for each in placed)
 
 
 async def test_a_controller_whose_image_cannot_be_pulled_is_found_out(cloud: SimulatedCloud) -> None:
@@ -225,12 +225,7 @@ async def test_a_controller_whose_image_cannot_be_pulled_is_found_out(cloud: Sim
 
 
 async def _failure(bootstrap: Bootstrap) -> StartFailure:
-    async with asyncio.timeout(10.0):
-        while True:
-            found = await bootstrap.controller_failure(CLUSTER)
-            if found is not None:
-                return found
-            await asyncio.sleep(0.02)
+    return await eventual_answer(lambda: bootstrap.controller_failure(CLUSTER), what="a failure")
 
 
 async def test_a_cluster_that_does_not_answer_says_nothing_of_its_controller() -> None:

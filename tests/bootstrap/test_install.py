@@ -1,6 +1,7 @@
-"""Against every kind of API server: each test in a namespace of its own, whose end nobody waits for."""
+"""Installations in each kind of API server. Each test has its own namespace and does not wait for its deletion."""
 
 from controlplane.bootstrap.bootstrap import install
+from controlplane.bootstrap.outcomes import decide_step
 from controlplane.bootstrap.settings import Secrets
 from controlplane.clouds.outcomes import Busy, Done, Refused
 from tests.bootstrap.builders import CLUSTER, container_of, env_of, some_secrets
@@ -74,14 +75,13 @@ async def test_what_another_fleet_made_is_not_changed(there: Installation) -> No
 
     outcome = await there.install(fleet="production")
 
-    assert outcome == Refused(
-        f"The Namespace {there.server.namespace} in the cluster {CLUSTER} belongs to another fleet than production.",
-        "give the fleet production a namespace of its own",
-    )
+    namespace = there.wanted("Namespace")
+    assert isinstance(outcome, Refused)
+    assert outcome == decide_step(namespace, namespace, "production", CLUSTER)
     assert await there.versions() == before
 
 
-async def test_what_a_stranger_made_under_our_name_is_left_as_it_is(there: Installation) -> None:
+async def test_an_unmanaged_object_with_a_name_of_ours_is_not_changed(there: Installation) -> None:
     namespace, account = there.wanted("Namespace"), there.wanted("ServiceAccount", "notice")
     await there.server.create({**namespace, "metadata": {"name": there.server.namespace}})
     fields = {"name": "notice", "namespace": there.server.namespace}
@@ -90,8 +90,8 @@ async def test_what_a_stranger_made_under_our_name_is_left_as_it_is(there: Insta
     outcome = await there.install()
 
     assert isinstance(outcome, Refused)
-    assert "was not made by Tradewind" in outcome.detail
-    assert "namespace of its own" in outcome.hint
+    assert outcome == decide_step(account, {**account, "metadata": fields}, FLEET, CLUSTER)
+    assert f"ServiceAccount {there.server.namespace}/notice" in outcome.detail and CLUSTER in outcome.detail
     labels = (await there.server.read(account))["metadata"].get("labels") or {}
     assert "tradewind-fleet" not in labels
 

@@ -10,8 +10,8 @@ from agents.notice.settings import read_notice_settings
 from controlplane.bootstrap.names import DIGEST_ANNOTATION
 from controlplane.bootstrap.settings import BootstrapSettings, Secrets
 from messages.labels import NATS_CREDENTIALS_KEY, NATS_URL_KEY
-from runtime.decoding import problems
 from runtime.kubernetes.paths import Manifest
+from runtime.problems import problems
 from tests.bootstrap.builders import (
     IMAGE,
     container_of,
@@ -23,6 +23,8 @@ from tests.bootstrap.builders import (
 )
 
 LEANEST = Secrets("nats://10.0.0.5:4222")
+PASSED = " passed for resource "
+"""What kubernetes-validate writes for each valid manifest."""
 
 
 @pytest.mark.parametrize("version", ["1.31", "1.35", "1.37"])
@@ -38,7 +40,7 @@ def test_every_manifest_passes_the_schemas_of_kubernetes(version: str, tmp_path:
     checked = subprocess.run(validate, capture_output=True, text=True, timeout=60)
 
     assert checked.returncode == 0, checked.stderr
-    assert (checked.stdout + checked.stderr).count(" passed for resource ") == len(everything)
+    assert (checked.stdout + checked.stderr).count(PASSED) == len(everything)
 
 
 def test_everything_says_whose_it_is() -> None:
@@ -149,8 +151,8 @@ def test_the_controller_understands_what_it_is_told() -> None:
     settings = read_kubernetes_settings(env_of(one(found, "Deployment")))
     assert [taint.key for taint in settings.taints] == ["team", "example.com/a"]
     assert settings.shutdown_grace_s == 120
-    told = env_of(one(found, "DaemonSet"))["TRADEWIND_NOTICE_S"]
-    assert read_notice_settings({"TRADEWIND_NODE": "n1", "TRADEWIND_NOTICE_S": told}).notice_s == 120
+    reported = env_of(one(found, "DaemonSet"))["TRADEWIND_NOTICE_S"]
+    assert read_notice_settings({"TRADEWIND_NODE": "n1", "TRADEWIND_NOTICE_S": reported}).notice_s == 120
     assert settings.cluster == "tw-us-central1"
     assert settings.cloud == "gke"
     assert settings.region == "us-central1"

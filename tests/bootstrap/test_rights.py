@@ -1,4 +1,4 @@
-"""What the accounts that are installed may do: all that their programs do, and nothing else."""
+"""The installed accounts may do what their programs do, and nothing else."""
 
 import asyncio
 import contextlib
@@ -26,8 +26,7 @@ from runtime.kubernetes.paths import NODES_PATH, pods_path
 from runtime.nats_server import NatsServer
 from runtime.process import Stop
 from tests.bootstrap.installation import Installation
-from tests.conftest import eventually
-from tests.kubernetes.ground import until
+from tests.conftest import eventual_answer, eventually
 from tests.topologies import hear_topologies
 
 ACCOUNTS = ("cluster-controller", "notice", "worker")
@@ -36,7 +35,7 @@ JOB = JobName("story")
 
 
 async def as_account(there: Installation, account: str) -> ApiConfiguration:
-    """How the pods of that account reach the API."""
+    """The access of that account's pods to the API."""
     known = there.server.configuration.library
     path = f"/api/v1/namespaces/{there.server.namespace}/serviceaccounts/{account}/token"
     answer = await there.server.ask("POST", path, {"spec": {"expirationSeconds": 600}})
@@ -70,7 +69,7 @@ async def node(there: Installation) -> AsyncIterator[str]:
 
 
 async def is_allowed(api: KubernetesApi, method: str, path: str) -> bool:
-    """Also where there is nothing at that path."""
+    """True if the account may make the call, even if the path does not exist."""
     try:
         match method:
             case "GET":
@@ -135,10 +134,10 @@ async def test_the_controller_does_its_work_with_the_rights_of_its_account(
 
         await eventually(lambda: heard, what="a topology")
         await keep(2)
-        await until(lambda: are_there(2), "two pods")
+        await eventual_answer(lambda: are_there(2), what="two pods")
         await eventually(lambda: len(heard[-1].workers) == 2, what="two workers")
         await keep(0)
-        await until(lambda: are_there(0), "no pods")
+        await eventual_answer(lambda: are_there(0), what="no pods")
 
 
 async def test_a_notice_is_written_with_the_rights_of_its_account(there: Installation, node: str) -> None:
@@ -152,4 +151,4 @@ async def test_a_notice_is_written_with_the_rights_of_its_account(there: Install
                 found = await there.server.ask("GET", f"{NODES_PATH}/{node}")
                 return NOTICE_ANNOTATION in found["metadata"].get("annotations", {})
 
-            await until(is_noticed, "the notice on the node")
+            await eventual_answer(is_noticed, what="the notice on the node")

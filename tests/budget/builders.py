@@ -1,5 +1,6 @@
-"""Jobs with budgets, and what they have spent."""
+"""Jobs with budgets, and their spending."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,20 +12,20 @@ from controlplane.job.learn import learn
 from controlplane.job.state import Job, new_job
 from controlplane.ledger.events import LedgerEvent, PricesChanged
 from controlplane.ledger.state import Ledger
-from messages.criteria import Capacity, WhenSpent
+from messages.criteria import WhenSpent
 from messages.ids import Epoch
-from messages.jobs import JobSpec, Launch, Workers
 from tests.ledger.builders import JOB, L4, a_ledger, a_life, a_rate, at, looks
+from tests.specs import a_planned_spec
 
 
 def a_job(usd: float | None = 10.0, *, workers: int = 1, when_spent: WhenSpent | None = None, **capacity: Any) -> Job:
-    spec = JobSpec(
-        name=JOB,
-        launch=Launch(script="train.py"),
-        workers=Workers(max=workers),
-        capacity=Capacity(max_usd_total=usd, when_spent=when_spent, on_demand=0.5, **capacity),
-    )
+    spec = a_planned_spec(JOB, workers, least=1, max_usd_total=usd, when_spent=when_spent, on_demand=0.5, **capacity)
     return new_job(spec, epoch=Epoch(1), at_s=0.0, submitted_at=0.0)
+
+
+def figures(text: str) -> list[str]:
+    """The numbers of a message, in order."""
+    return re.findall(r"\d+(?:\.\d+)?", text)
 
 
 def recorded(job: Job, **changes: Any) -> Job:
@@ -44,13 +45,13 @@ def usd(amount: float) -> MicroDollars:
 
 @dataclass
 class Holder:
-    """A job in a master's hands, without the master."""
+    """A job as a master keeps it, without the master."""
 
     state: Job
-    told: list[JobEvent] = field(default_factory=list)
+    reported: list[JobEvent] = field(default_factory=list)
 
     longest_step_s: float = 0.0
 
     def post(self, event: JobEvent) -> None:
-        self.told.append(event)
+        self.reported.append(event)
         self.state = learn(self.state, event)

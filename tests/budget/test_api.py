@@ -1,4 +1,4 @@
-"""A budget asked of, and raised through, a real master."""
+"""A budget that is read and raised through a real master."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -40,10 +40,8 @@ async def test_a_budget_is_shown_raised_and_outlives_the_master(url: str, tmp_pa
 async def test_a_budget_is_not_lowered_and_what_makes_no_sense_is_refused(url: str, tmp_path: Path) -> None:
     async with running_master(url, tmp_path) as (_, api):
         await api.submit(structs.replace(a_spec("bounded"), capacity=Capacity(max_usd_total=10.0)))
-        assert await _refusal(api, "bounded", b'{"usd": 9.5}') == (
-            409,
-            "Job 'bounded' may spend 10.0000 USD already; a budget can only be raised.",
-        )
+        status, error = await _refusal(api, "bounded", b'{"usd": 9.5}')
+        assert (status, "10.0000 USD" in error) == (409, True)
         assert (await _refusal(api, "bounded", b'{"usd": -1}'))[0] == 400
         assert (await _refusal(api, "bounded", b'{"usd": 20, "now": true}'))[0] == 400
         assert (await _refusal(api, "nobody", b'{"usd": 20}'))[0] == 404

@@ -1,4 +1,4 @@
-"""A cloud in memory: does what it is asked at once, and remembers what it was asked."""
+"""A cloud in memory that performs requests at once and records them."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ def a_quota(scope: str, metric: str, limit: float, usage: float = 0.0) -> Quota:
 
 
 class LooksAtOnce:
-    """A row of looks for one follower: the next one begins shortly after it was asked for."""
+    """Looks for one reader: the next look begins shortly after its request."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -49,22 +49,22 @@ class FakeCloud:
         self.plans: list[PoolPlan] = []
         self.made: list[ClusterName] = []
         self.refusals = 0
-        """How many listings are answered with silence first."""
+        """The number of first listings that are not answered."""
         self.refusal: Refused | None = None
-        """What listings are answered with, if not with what there is."""
+        """The answer to all listings, if set."""
         self.outcome: Outcome = Done()
-        """How everything ends that is to be made."""
+        """The outcome of each creation."""
         self.removed: list[str] = []
         self.protections: list[tuple[ClusterName, float]] = []
         self.protection_refused: float | None = None
-        """Unix seconds; no longer protection is given."""
+        """The cloud refuses protection beyond this time in Unix seconds."""
         self.running: list[MachineInfo] = []
         self.prices: Sequence[MarketPrice] | Unreachable = ()
         self.quota_by_scope: dict[str, Sequence[Quota] | Unreachable] = {}
         self.quotas_asked: list[str] = []
         self.listings = 0
         self.looks = 0
-        """How often prices were asked for."""
+        """The number of requests for prices."""
 
     async def clusters(self) -> Sequence[ClusterInfo] | Unreachable | Refused:
         self.listings += 1

@@ -1,4 +1,4 @@
-"""What a listing says should be corrected in a cluster is told once."""
+"""A cloud's advice about a cluster is announced once."""
 
 from dataclasses import replace
 
@@ -10,11 +10,11 @@ from tests.capacity.fake_cloud import FakeCloud
 
 
 async def test_advice_of_a_listing_is_told_once_and_again_when_it_comes_back() -> None:
-    told: list[Event] = []
+    reported: list[Event] = []
     inner = FakeCloud(US)
-    cloud = Observer(inner, SystemClock(), Advice(told.append).see, every_s=0.0)
+    cloud = Observer(inner, SystemClock(), Advice(reported.append).see, every_s=0.0)
     plain = inner.infos[US]
     for advice in ("", "grant a role", "grant a role", "", "grant a role"):
         inner.infos[US] = replace(plain, advice=advice)
         await cloud.clusters()
-    assert [(event.kind, event.why) for event in told] == [("cluster_advice", "grant a role")] * 2
+    assert [(event.kind, event.why) for event in reported] == [("cluster_advice", "grant a role")] * 2

@@ -1,4 +1,4 @@
-"""The allocators' hands: what the core asks for reaches the cloud, and what the cloud did reaches the job."""
+"""The allocators' shell: requests of the core reach the cloud, and results of the cloud reach the job."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ from controlplane.allocator.offers import Offer
 from controlplane.allocator.placement import Placement
 from controlplane.allocator.settings import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
-from controlplane.capacity.fleet_keeper import Controllers, FleetKeeper
+from controlplane.capacity.fleet_keeper import Controllers, FleetKeeper, creation_failed
 from controlplane.capacity.shell import FleetTerms
 from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import (
@@ -25,8 +25,8 @@ from controlplane.clouds.interface import (
     Taint,
     system_pool,
 )
-from controlplane.clouds.outcomes import AlreadyExists, Outcome, Refused
-from messages.clusters import ClusterHeartbeat, NodeSight
+from controlplane.clouds.outcomes import AlreadyExists, Done, Outcome, Refused, reason_of
+from messages.clusters import ClusterHeartbeat, NodeObservation
 from messages.events import Event
 from messages.ids import ClusterName, JobName
 from messages.labels import FLEET_LABEL, JOB_LABEL
@@ -46,12 +46,12 @@ class Stage:
     def __init__(self, cloud: FakeCloud, offers: tuple[Offer, ...], relist_s: float) -> None:
         self.placed: list[tuple[JobName, Placement]] = []
         self.shortage = ""
-        self.told: list[Event] = []
+        self.reported: list[Event] = []
         self.capacity = Capacity(
             cloud,
             FleetTerms(offers, _with_a_longer_shutdown),
             SystemClock(),
-            self.told.append,
+            self.reported.append,
             self._place,
             AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=relist_s),
         )
@@ -84,7 +84,7 @@ async def a_stage(
 
 async def _hold(stage: Stage, wanted: int, ended: str | None) -> None:
     async with asyncio.TaskGroup() as tasks:
-        stage.capacity.hold(tasks, JOB, a_want(wanted, ended))
+        stage.capacity.start_allocator(tasks, JOB, a_want(wanted, ended))
 
 
 async def test_a_job_gets_a_pool_with_what_the_fleet_adds_and_a_taint_that_keeps_others_away() -> None:
@@ -99,7 +99,7 @@ async def test_a_job_gets_a_pool_with_what_the_fleet_adds_and_a_taint_that_keeps
 async def test_the_job_is_told_where_its_workers_will_be() -> None:
     async with a_stage(FakeCloud("us")) as stage:
         await eventually(lambda: (JOB, {US: 3}) in stage.placed)
-    assert any("pool of 3" in event.text for event in stage.told)
+    assert any("pool of 3" in event.text for event in stage.reported)
 
 
 async def test_nothing_is_asked_for_before_the_cloud_has_said_what_there_is() -> None:
@@ -117,10 +117,10 @@ async def test_when_the_job_has_ended_its_pools_go_and_it_is_settled() -> None:
         stage.capacity.want(JOB, a_want(3, "it has succeeded"))
         await eventually(lambda: not cloud.pools())
         await eventually(lambda: stage.capacity.is_settled(JOB))
-        stage.capacity.see(ClusterHeartbeat(cluster=US, incarnation="a1", seq=1))
+        stage.capacity.hear_heartbeat(ClusterHeartbeat(cluster=US, incarnation="a1", seq=1))
         await eventually(lambda: "capacity/demo" not in {task.get_name() for task in asyncio.all_tasks()})
     assert stage.placed[-1] == (JOB, {})
-    assert [event.kind for event in stage.told].count("capacity_gone") == 1
+    assert [event.kind for event in stage.reported].count("capacity_gone") == 1
 
 
 @pytest.mark.parametrize("settled", [True, False])
@@ -131,7 +131,7 @@ async def test_another_job_of_the_name_of_one_that_ended_gets_machines_too(settl
         stage.capacity.want(JOB, a_want(3, "it has succeeded"))
         if settled:
             await eventually(lambda: stage.capacity.is_settled(JOB))
-        stage.capacity.hold(tasks, JOB, a_want(4))
+        stage.capacity.start_allocator(tasks, JOB, a_want(4))
         await eventually(lambda: [pool.size for pool in cloud.pools()] == [4])
         stage.capacity.want(JOB, a_want(4, "it has succeeded"))
         await eventually(lambda: stage.capacity.is_settled(JOB))
@@ -148,10 +148,12 @@ async def test_a_job_that_ended_under_an_earlier_master_leaves_no_pool_either() 
 
 async def test_a_job_that_was_there_before_its_cluster_gets_its_pool_as_soon_as_the_cluster_is_ready() -> None:
     cloud = FakeCloud()
+    waits_for = "it is being created"
     async with a_stage(cloud, relist_s=600.0) as stage:
-        await eventually(lambda: stage.shortage == "cluster us is not ready")
-        stage.capacity.hear_of_cluster(US, "it is being made")
-        await eventually(lambda: stage.shortage == "cluster us is not ready: it is being made")
+        await eventually(lambda: f"cluster {US}" in stage.shortage)
+        assert waits_for not in stage.shortage
+        stage.capacity.hear_of_cluster(US, waits_for)
+        await eventually(lambda: f"cluster {US}" in stage.shortage and waits_for in stage.shortage)
         cloud.add_cluster(US)
         stage.capacity.hear_of_cluster(US, "")
         await eventually(cloud.pools)
@@ -160,21 +162,20 @@ async def test_a_job_that_was_there_before_its_cluster_gets_its_pool_as_soon_as_
 
 async def test_why_nothing_can_be_had_is_told_to_the_job_with_what_to_do() -> None:
     cloud = FakeCloud("us")
-    cloud.outcome = Refused("Google did not accept our credentials", "sign in again")
+    cloud.outcome = Refused("Google rejected the credentials", "sign in again")
     async with a_stage(cloud) as stage:
         await eventually(lambda: stage.shortage)
-    said = "g2-standard-8 in us-central1-a was refused: Google did not accept our credentials; try: sign in again"
-    assert stage.shortage == said
+    assert stage.shortage.startswith("g2-standard-8 in us-central1-a ")
+    assert stage.shortage.endswith(f": {reason_of(cloud.outcome)}")
 
 
 async def test_where_the_cloud_cannot_even_be_asked_the_job_is_told_so() -> None:
     cloud = FakeCloud("us")
-    cloud.refusal = Refused("There is no project atlantis", "correct `cloud.project`")
+    refusal = Refused("There is no project atlantis", "correct `cloud.project`")
+    cloud.refusal = refusal
     async with a_stage(cloud) as stage:
         await eventually(lambda: stage.shortage)
-        assert stage.shortage == (
-            "the cloud cannot be asked: There is no project atlantis; try: correct `cloud.project`"
-        )
+        assert stage.shortage.endswith(f": {reason_of(refusal)}") and "us-central1" not in stage.shortage
         cloud.refusal = None
         await eventually(cloud.pools)
         await eventually(lambda: not stage.shortage)
@@ -184,12 +185,12 @@ async def test_when_fewer_are_wanted_the_node_that_falls_free_goes_and_no_worker
     cloud = FakeCloud("us")
     async with a_stage(cloud) as stage:
         await eventually(cloud.pools)
-        stage.capacity.see(a_topology(cloud, busy=(0, 1, 2)))
-        await eventually(lambda: any(event.kind == "capacity_reached" for event in stage.told))
+        stage.capacity.hear_heartbeat(a_topology(cloud, busy=(0, 1, 2)))
+        await eventually(lambda: any(event.kind == "capacity_reached" for event in stage.reported))
         stage.capacity.want(JOB, a_want(2))
         await eventually(lambda: stage.placed[-1] == (JOB, {US: 2}))
         assert [pool.size for pool in cloud.pools()] == [3]
-        stage.capacity.see(a_topology(cloud, busy=(0, 2)))
+        stage.capacity.hear_heartbeat(a_topology(cloud, busy=(0, 2)))
         await eventually(lambda: cloud.removed == ["node-1"])
     assert [pool.size for pool in cloud.pools()] == [2]
     assert stage.placed[-1] == (JOB, {US: 2})
@@ -198,17 +199,17 @@ async def test_when_fewer_are_wanted_the_node_that_falls_free_goes_and_no_worker
 def a_topology(cloud: FakeCloud, busy: tuple[int, ...]) -> ClusterHeartbeat:
     """Three nodes; those that are not busy have no worker."""
     pool = cloud.pools()[0].ref.pool
-    nodes = tuple(NodeSight(f"node-{number}", f"u{number}", pool=pool, job=JOB) for number in range(3))
+    nodes = tuple(NodeObservation(f"node-{number}", f"u{number}", pool=pool, job=JOB) for number in range(3))
     workers = tuple(a_worker(f"w{number}-0001", f"node-{number}") for number in busy)
     return ClusterHeartbeat(cluster=US, incarnation="a1", seq=1, nodes=nodes, workers=workers)
 
 
 class Keeping:
-    """A keeper of clusters that is silent about those of which nothing is said here."""
+    """A fleet keeper whose clusters are silent unless a test calls `hears`."""
 
     def __init__(self, cloud: FakeCloud, *clusters: str) -> None:
         self.installed: list[ClusterName] = []
-        self.told: list[Event] = []
+        self.reported: list[Event] = []
         self.heard_s: dict[ClusterName, float] = {}
         self.waits: list[tuple[ClusterName, str]] = []
         ours = {FLEET_LABEL: "ours"}
@@ -217,7 +218,7 @@ class Keeping:
             cloud,
             plans,
             self._install,
-            self.told.append,
+            self.reported.append,
             Controllers(self.heard_s.get, lambda cluster, waits_for: self.waits.append((cluster, waits_for))),
             SystemClock(),
             silence_s=0.2,
@@ -227,7 +228,7 @@ class Keeping:
         self.heard_s[cluster] = SystemClock().monotonic_s()
 
     def kinds(self) -> list[str]:
-        return sorted(event.kind for event in self.told)
+        return sorted(event.kind for event in self.reported)
 
     @asynccontextmanager
     async def runs(self) -> AsyncIterator[None]:
@@ -258,15 +259,16 @@ async def test_a_cluster_whose_creation_failed_is_removed_and_made_again() -> No
     async with keeping.runs():
         await eventually(lambda: "cluster_ready" in keeping.kinds())
     assert cloud.made == [US]
-    assert keeping.waits == [
-        (US, "its creation failed, so it is removed and made again: no addresses"),
-        (US, ""),
-    ]
+    assert keeping.waits == [(US, creation_failed("no addresses", Done())), (US, "")]
+    assert "no addresses" in keeping.waits[0][1]
+
+
+NOT_DELETED = Refused("no permission to delete", "give it")
 
 
 class UndeletableCloud(FakeCloud):
     async def delete_cluster(self, cluster: ClusterName) -> Outcome:
-        return Refused("no permission to delete", "give it")
+        return NOT_DELETED
 
 
 async def test_a_failed_cluster_that_cannot_be_removed_says_why() -> None:
@@ -278,7 +280,8 @@ async def test_a_failed_cluster_that_cannot_be_removed_says_why() -> None:
     async with keeping.runs():
         await eventually(lambda: keeping.waits)
     [(_, why)] = keeping.waits
-    assert why == "its creation failed, and it could not be removed: no permission to delete; try: give it"
+    assert why == creation_failed("no addresses", NOT_DELETED)
+    assert reason_of(NOT_DELETED) in why
 
 
 def a_job_pool() -> PoolInfo:
@@ -336,8 +339,8 @@ async def test_nodes_of_a_lost_cluster_are_asked_for_elsewhere_all_at_once() -> 
     async with a_stage(cloud, wanted=2, offers=(OFFER, ELSEWHERE)) as stage:
         await eventually(cloud.pools)
         pool = cloud.pools()[0].ref
-        nodes = tuple(NodeSight(f"node-{number}", f"u{number}", pool=pool.pool) for number in range(2))
-        stage.capacity.see(ClusterHeartbeat(cluster=US, incarnation="a1", seq=1, nodes=nodes))
-        await eventually(lambda: any(event.kind == "capacity_reached" for event in stage.told))
+        nodes = tuple(NodeObservation(f"node-{number}", f"u{number}", pool=pool.pool) for number in range(2))
+        stage.capacity.hear_heartbeat(ClusterHeartbeat(cluster=US, incarnation="a1", seq=1, nodes=nodes))
+        await eventually(lambda: any(event.kind == "capacity_reached" for event in stage.reported))
         stage.capacity.want(JOB, a_want(2, lost=frozenset({US})))
         await eventually(lambda: [(plan.kind.zone, plan.size) for plan in cloud.plans[1:]] == [(ELSEWHERE.zone, 2)])

@@ -1,4 +1,4 @@
-"""A master that is killed while it makes something leaves nothing half-made: the next one adopts it or removes it."""
+"""What a killed master has half created, the next master takes over or removes."""
 
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,4 +1,4 @@
-"""What a fleet may have, in the words of the plan."""
+"""The fleet's offers as input of a plan."""
 
 from dataclasses import replace
 

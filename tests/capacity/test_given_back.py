@@ -1,4 +1,4 @@
-"""Jobs that share a quota: what one gives back, another that waits for it has at once."""
+"""Jobs that share a quota: a job that waits for nodes gets those that another gives back at once."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from controlplane.capacity.capacity import Capacity
 from controlplane.capacity.shell import FleetTerms
 from controlplane.clouds.interface import ClusterInfo, PoolPlan, PoolRef
 from controlplane.clouds.outcomes import Done, Outcome, QuotaExceeded, Refused, Unreachable
-from messages.clusters import ClusterHeartbeat, NodeSight
+from messages.clusters import ClusterHeartbeat, NodeObservation
 from messages.ids import ClusterName, JobName
 from runtime.clock import SystemClock
 from tests.capacity.builders import a_want
@@ -31,13 +31,13 @@ FIRST, SECOND = JobName("first"), JobName("second")
 
 
 class TightCloud(FakeCloud):
-    """May have so many nodes in all; a pool that gets none is there all the same, as at Google."""
+    """A cloud with a limit of nodes. A pool without nodes exists nevertheless, as at Google."""
 
     def __init__(self, quota: int) -> None:
         super().__init__("us")
         self.quota = quota
         self.asked = 0
-        """How often machines were asked for."""
+        """The number of requests for machines."""
 
     async def create_pool(self, cluster: ClusterName, plan: PoolPlan) -> Outcome:
         self.asked += 1
@@ -81,9 +81,9 @@ async def test_a_job_beyond_the_quota_has_machines_as_soon_as_another_job_has_en
     cloud = TightCloud(quota=2)
     async with asyncio.TaskGroup() as tasks:
         capacity, shortages = a_capacity(cloud, OFFER, BESIDE)
-        capacity.hold(tasks, FIRST, a_want(2))
+        capacity.start_allocator(tasks, FIRST, a_want(2))
         await eventually(lambda: cloud.size_of(FIRST) == 2)
-        capacity.hold(tasks, SECOND, a_want(2))
+        capacity.start_allocator(tasks, SECOND, a_want(2))
         await eventually(lambda: "in us-central1-a, us-central1-b is beyond the quota" in shortages.get(SECOND, ""))
         capacity.want(FIRST, a_want(2, "it has succeeded"))
         await eventually(lambda: cloud.size_of(SECOND) == 2)
@@ -97,13 +97,13 @@ async def test_a_job_beyond_the_quota_has_the_machine_that_another_job_no_longer
     cloud = TightCloud(quota=2)
     async with asyncio.TaskGroup() as tasks:
         capacity, shortages = a_capacity(cloud, OFFER)
-        capacity.hold(tasks, FIRST, a_want(2))
+        capacity.start_allocator(tasks, FIRST, a_want(2))
         await eventually(lambda: cloud.size_of(FIRST) == 2)
         pool = cloud.pools()[0].ref.pool
-        capacity.hold(tasks, SECOND, a_want(1))
+        capacity.start_allocator(tasks, SECOND, a_want(1))
         await eventually(lambda: "beyond the quota" in shortages.get(SECOND, ""))
-        nodes = tuple(NodeSight(f"node-{number}", f"u{number}", pool=pool, job=FIRST) for number in range(2))
-        capacity.see(ClusterHeartbeat(cluster=US, incarnation="a1", seq=1, nodes=nodes))
+        nodes = tuple(NodeObservation(f"node-{number}", f"u{number}", pool=pool, job=FIRST) for number in range(2))
+        capacity.hear_heartbeat(ClusterHeartbeat(cluster=US, incarnation="a1", seq=1, nodes=nodes))
         capacity.want(FIRST, a_want(1))
         await eventually(lambda: (cloud.size_of(FIRST), cloud.size_of(SECOND)) == (1, 1))
         for job in (FIRST, SECOND):
@@ -117,7 +117,7 @@ async def test_jobs_that_all_got_nothing_do_not_wake_each_other() -> None:
     async with asyncio.TaskGroup() as tasks:
         capacity, shortages = a_capacity(cloud, OFFER)
         for job in (FIRST, SECOND):
-            capacity.hold(tasks, job, a_want(1))
+            capacity.start_allocator(tasks, job, a_want(1))
         await eventually(lambda: all("beyond the quota" in shortages.get(job, "") for job in (FIRST, SECOND)))
         listings = cloud.listings
         await eventually(lambda: cloud.listings > listings + 8)
@@ -128,7 +128,7 @@ async def test_jobs_that_all_got_nothing_do_not_wake_each_other() -> None:
 
 
 class LoudCloud(FakeCloud):
-    """Whenever it has been listed, something is heard before anybody can act on the listing."""
+    """A cloud after whose listings an event arrives before anybody can act on the listing."""
 
     def __init__(self) -> None:
         super().__init__("us")
@@ -146,11 +146,11 @@ async def test_what_is_heard_while_an_ended_job_is_let_go_of_disturbs_nobody() -
 
     def hear() -> None:
         heard.append(ClusterHeartbeat(cluster=US, incarnation="a1", seq=1))
-        capacity.see(heard[-1])
+        capacity.hear_heartbeat(heard[-1])
 
     cloud.listed = hear
     async with asyncio.TaskGroup() as tasks:
-        capacity.hold(tasks, FIRST, a_want(1, "it has succeeded"))
+        capacity.start_allocator(tasks, FIRST, a_want(1, "it has succeeded"))
         await eventually(lambda: capacity.is_settled(FIRST))
     assert heard
 

@@ -1,4 +1,4 @@
-"""Whoever has lost the lease changes nothing in the cloud."""
+"""A master that has lost the lease changes nothing in the cloud."""
 
 import pytest
 
@@ -23,7 +23,7 @@ async def test_only_a_leader_makes_clusters(leads: bool) -> None:
     assert cloud.made == ([THERE] if leads else [])
 
 
-async def test_whoever_lost_the_lease_may_look_but_not_touch() -> None:
+async def test_the_one_that_lost_the_lease_may_look_but_not_touch() -> None:
     cloud = FakeCloud("here")
     led = LeadersCloud(cloud, lambda: False, Observer(cloud, SystemClock()))
     pool = PoolRef(HERE, "pool")

@@ -1,4 +1,4 @@
-"""What planned jobs are told of the market, and when."""
+"""The markets that planned jobs get, and when they get them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from controlplane.allocator.state import Allocator, new_allocator
-from controlplane.capacity.markets import Knowledge, Markets
+from controlplane.capacity.markets import Knowledge, Markets, list_prices_text
 from controlplane.capacity.quota_watch import QuotaWatch
 from controlplane.catalog.memory import Memory, StockedOut, learn
 from controlplane.catalog.shipped import shipped_catalog, shipped_links
@@ -35,9 +35,9 @@ class Stage:
     ) -> None:
         self.memory = Memory()
         self.allocators: dict[JobName, Allocator] = {}
-        self.told: list[Market] = []
+        self.reported: list[Market] = []
         self.left: list[Quotas] = []
-        """What an unplanned job was told."""
+        """The quotas that an unplanned job got."""
         self.said: list[Event] = []
         systems = [system_pool(IOWA_A, "e2-standard-2", 1)]
         self.quotas = QuotaWatch(cloud, OFFERS, systems, lambda: self.allocators, again_s=0.01, limited_s=limited_s)
@@ -50,14 +50,14 @@ class Stage:
             unseen_s=unseen_s,
         )
 
-    def hear(self, news: Market | Quotas) -> None:
-        if isinstance(news, Market):
-            self.told.append(news)
+    def hear(self, facts: Market | Quotas) -> None:
+        if isinstance(facts, Market):
+            self.reported.append(facts)
         else:
-            self.left.append(news)
+            self.left.append(facts)
 
     def usd_in(self, zone: str) -> int:
-        return self.told[-1].options[a_choice(zone)].micro_usd_per_hour
+        return self.reported[-1].options[a_choice(zone)].micro_usd_per_hour
 
 
 class SilentCloud(FakeCloud):
@@ -67,7 +67,7 @@ class SilentCloud(FakeCloud):
 
 
 class GivenLooks:
-    """Looks that a test hands out; the markets have got those before the one that they ask for."""
+    """Looks that a test hands out. A request for a look shows that the markets have processed the looks before it."""
 
     def __init__(self) -> None:
         self.given: asyncio.Queue[Look] = asyncio.Queue()
@@ -94,7 +94,7 @@ class SlowQuotas(FakeCloud):
 
 
 async def looked_at(cloud: FakeCloud, times: int) -> None:
-    """So often since, and what was found told."""
+    """Wait until the cloud was read that many times and the results were sent."""
     before = cloud.looks
     await eventually(lambda: cloud.looks > before + times)
 
@@ -118,8 +118,8 @@ async def a_stage(
 async def test_a_job_is_told_what_the_fleet_has_of_what_it_allows() -> None:
     async with a_stage(FakeCloud()) as stage:
         stage.markets.follow(JOB, some_criteria(zones=(IOWA_B,)), stage.hear)
-        await eventually(lambda: stage.told)
-    assert [(*choice, option.limit) for choice, option in stage.told[0].options.items()] == [
+        await eventually(lambda: stage.reported)
+    assert [(*choice, option.limit) for choice, option in stage.reported[0].options.items()] == [
         (IOWA_B, "g2-standard-8", "L4", 1, True, 8)
     ]
 
@@ -130,9 +130,9 @@ async def test_nothing_is_told_before_the_prices_of_the_moment_are_known() -> No
     async with a_stage(cloud) as stage:
         stage.markets.follow(JOB, some_criteria(), stage.hear)
         await looked_at(cloud, 3)
-        assert stage.told == []
+        assert stage.reported == []
         cloud.prices = (MarketPrice(IOWA_A, "L4", 123_456, 900_000),)
-        await eventually(lambda: stage.told)
+        await eventually(lambda: stage.reported)
     assert stage.usd_in(IOWA_A) == 123_456
 
 
@@ -142,18 +142,16 @@ async def test_list_prices_have_to_do_where_nobody_answers_until_somebody_does()
     began = SystemClock().wall_s()
     async with a_stage(cloud, unseen_s=0.1) as stage:
         stage.markets.follow(JOB, some_criteria(), stage.hear)
-        await eventually(lambda: stage.told)
+        await eventually(lambda: stage.reported)
         assert stage.usd_in(IOWA_A) == listed_in(IOWA_A)
         cloud.prices = (MarketPrice(IOWA_A, "L4", 123_456, 900_000),)
         await eventually(lambda: stage.usd_in(IOWA_A) == 123_456)
     [listed, _, seen, _] = stage.said
     assert [event.scope for event in stage.said] == [FLEET, JOB, FLEET, JOB]
     assert (listed.kind, listed.why) == ("list_prices_used", "nobody answers")
-    assert listed.text.startswith(
-        f"planning at list prices of {shipped_catalog().date}; those of the moment are missing"
-    )
     since = listed.fields["since"]
     assert isinstance(since, float)
+    assert listed.text == list_prices_text(shipped_catalog().date, since)
     assert began - 0.01 <= since <= SystemClock().wall_s()
     assert (seen.kind, seen.fields) == ("market_prices_used", listed.fields)
 
@@ -175,7 +173,7 @@ async def test_once_prices_of_the_moment_were_read_the_last_ones_hold_while_nobo
     cloud.prices = (MarketPrice(IOWA_A, "L4", 123_456, 900_000),)
     async with a_stage(cloud, unseen_s=0.05) as stage:
         stage.markets.follow(JOB, some_criteria(), stage.hear)
-        await eventually(lambda: stage.told)
+        await eventually(lambda: stage.reported)
         cloud.prices = Unreachable("nobody answers")
         await looked_at(cloud, 6)
         assert stage.usd_in(IOWA_A) == 123_456
@@ -198,11 +196,11 @@ async def test_other_prices_are_told_and_the_same_ones_are_not() -> None:
     cloud = FakeCloud()
     async with a_stage(cloud) as stage:
         stage.markets.follow(JOB, some_criteria(), stage.hear)
-        await eventually(lambda: stage.told)
+        await eventually(lambda: stage.reported)
         await looked_at(cloud, 3)
-        assert len(stage.told) == 1
+        assert len(stage.reported) == 1
         cloud.prices = (MarketPrice(IOWA_A, "L4", 123_456, 900_000),)
-        await eventually(lambda: len(stage.told) == 2)
+        await eventually(lambda: len(stage.reported) == 2)
     assert stage.usd_in(IOWA_A) == 123_456
     assert stage.usd_in(IOWA_B) > 200_000
 
@@ -212,20 +210,20 @@ async def test_prices_that_cannot_be_seen_any_more_stay_as_they_were() -> None:
     cloud.prices = (MarketPrice(IOWA_A, "L4", 123_456, 900_000),)
     async with a_stage(cloud) as stage:
         stage.markets.follow(JOB, some_criteria(), stage.hear)
-        await eventually(lambda: stage.told)
+        await eventually(lambda: stage.reported)
         cloud.prices = Unreachable("nobody answers")
         await looked_at(cloud, 3)
-    assert (len(stage.told), stage.usd_in(IOWA_A)) == (1, 123_456)
+    assert (len(stage.reported), stage.usd_in(IOWA_A)) == (1, 123_456)
 
 
 async def test_what_was_seen_of_a_zone_is_told() -> None:
     async with a_stage(FakeCloud()) as stage:
         stage.markets.follow(JOB, some_criteria(), stage.hear)
-        await eventually(lambda: stage.told)
+        await eventually(lambda: stage.reported)
         for _ in range(5):
             stage.memory = learn(stage.memory, StockedOut(IOWA_A, "L4", SystemClock().wall_s()))
-        await eventually(lambda: len(stage.told) > 1)
-        options = stage.told[-1].options
+        await eventually(lambda: len(stage.reported) > 1)
+        options = stage.reported[-1].options
     assert options[a_choice(IOWA_A)].availability < options[a_choice(IOWA_B)].availability
 
 
@@ -235,12 +233,12 @@ async def test_quotas_leave_out_what_other_jobs_and_system_pools_have() -> None:
     cloud.quota_by_scope[PROJECT] = (a_quota(PROJECT, "GPUS", 9.0, usage=2.0),)
     async with a_stage(cloud) as stage:
         stage.markets.follow(JOB, some_criteria(), stage.hear)
-        await eventually(lambda: stage.told)
-        assert stage.told[-1].quotas.left == {SPOT_L4: 8, DISKS: 450, ALL_GPUS: 7}
-        assert stage.told[-1].quotas.needs[a_choice(IOWA_A)] == {SPOT_L4: 1, DISKS: 70, ALL_GPUS: 1}
+        await eventually(lambda: stage.reported)
+        assert stage.reported[-1].quotas.left == {SPOT_L4: 8, DISKS: 450, ALL_GPUS: 7}
+        assert stage.reported[-1].quotas.needs[a_choice(IOWA_A)] == {SPOT_L4: 1, DISKS: 70, ALL_GPUS: 1}
         held = a_full_stage(offer_in(IOWA_A), wanted=3).allocator
         stage.allocators = {JobName("other"): held, JOB: held}
-        await eventually(lambda: stage.told[-1].quotas.left == {SPOT_L4: 5, DISKS: 240, ALL_GPUS: 4})
+        await eventually(lambda: stage.reported[-1].quotas.left == {SPOT_L4: 5, DISKS: 240, ALL_GPUS: 4})
         assert stage.markets.market(some_criteria()).quotas.left[SPOT_L4] == 8
 
 
@@ -258,12 +256,12 @@ async def test_quotas_that_cannot_be_read_limit_nothing_and_are_read_again_after
     cloud.quota_by_scope[REGION] = Unreachable("nobody answers")
     async with a_stage(cloud) as stage:
         stage.markets.follow(JOB, some_criteria(), stage.hear)
-        await eventually(lambda: stage.told)
+        await eventually(lambda: stage.reported)
         await looked_at(cloud, 3)
-        assert (stage.told[-1].quotas.left, sorted(cloud.quotas_asked)) == ({}, [PROJECT, REGION])
+        assert (stage.reported[-1].quotas.left, sorted(cloud.quotas_asked)) == ({}, [PROJECT, REGION])
         cloud.quota_by_scope[REGION] = (a_quota(REGION, "L4_SPOT", 2.0),)
         stage.quotas.refused()
-        await eventually(lambda: stage.told[-1].quotas.left == {SPOT_L4: 2})
+        await eventually(lambda: stage.reported[-1].quotas.left == {SPOT_L4: 2})
 
 
 async def test_quotas_are_read_again_when_a_job_comes_and_when_a_plan_is_asked_for() -> None:
@@ -313,14 +311,14 @@ async def test_a_job_that_comes_later_is_told_at_once_and_one_that_went_no_more(
     cloud = FakeCloud()
     async with a_stage(cloud) as stage:
         stage.markets.follow(JOB, some_criteria(), stage.hear)
-        await eventually(lambda: stage.told)
+        await eventually(lambda: stage.reported)
         later: list[Market | Quotas] = []
         stage.markets.follow(JobName("later"), some_criteria(on_demand=1.0), later.append)
         assert isinstance(later[0], Market)
         assert [choice.spot for choice in later[0].options] == [False]
         stage.markets.unfollow(JobName("later"))
         cloud.prices = (MarketPrice(IOWA_B, "L4", 123_456, 900_000),)
-        await eventually(lambda: len(stage.told) == 2)
+        await eventually(lambda: len(stage.reported) == 2)
     assert len(later) == 1
 
 
@@ -329,7 +327,7 @@ async def test_people_are_told_all_offers_at_the_prices_of_the_moment() -> None:
     cloud.prices = (MarketPrice(IOWA_A, "L4", 123_456, 900_000),)
     async with a_stage(cloud) as stage:
         stage.markets.follow(JOB, some_criteria(), stage.hear)
-        await eventually(lambda: stage.told)
+        await eventually(lambda: stage.reported)
         catalog = stage.markets.catalog()
     found = catalog.find(IOWA_A, "g2-standard-8", "L4")
     assert found is not None and found.spot_micro_usd_per_hour == 123_456

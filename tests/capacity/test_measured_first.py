@@ -1,4 +1,4 @@
-"""A job that trains when its master is started: what its steps need is known soon, and no plan is made before."""
+"""A job that already trains when its master starts gets its first plan when its steps are measured."""
 
 import asyncio
 
@@ -14,9 +14,10 @@ from runtime.clock import SystemClock
 from tests.allocator.stage import EU, US
 from tests.capacity.builders import a_want
 from tests.capacity.fake_cloud import FakeCloud, LooksAtOnce
-from tests.capacity.test_planned_capacity import JOB, OFFERS, Stage, a_spec, prices
+from tests.capacity.test_planned_capacity import JOB, OFFERS, Stage, prices
 from tests.conftest import Connect, eventually
 from tests.planning.builders import IOWA_A
+from tests.specs import a_planned_spec
 
 MEASURED = Profile(compute={"L4": Compute(0.25)}, gradient_bytes=4096, global_batch=16)
 NEVER_S = 600.0
@@ -30,13 +31,13 @@ async def test_the_first_plan_waits_for_what_trainers_measure(connect: Connect) 
     planning = PlanInputs(
         cloud, LooksAtOnce(cloud), PricedFleet(OFFERS, known), bucket, SystemClock(), lambda: True, lambda event: None
     )
-    stage, spec = Stage(cloud, planning, OFFERS), a_spec()
+    stage, spec = Stage(cloud, planning, OFFERS), a_planned_spec()
     demand = Demand(criteria_of(spec), profile_of(spec))
 
     async def run() -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(planning.run())
-            stage.capacity.hold(tasks, JOB, a_want(2), demand=demand, measured_within_s=NEVER_S)
+            stage.capacity.start_allocator(tasks, JOB, a_want(2), demand=demand, measured_within_s=NEVER_S)
 
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(run())

@@ -1,6 +1,7 @@
-"""A planned job from its file to its pools: the market is told, plans are made in the thread, pools follow."""
+"""A planned job from its file to its pools: it gets its market, plans are made in the thread, pools follow."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -23,12 +24,12 @@ from controlplane.planning.criteria import criteria_of
 from controlplane.planning.profiles import profile_of
 from controlplane.throughput.use import NodeUse
 from messages import subjects
-from messages.clusters import ClusterHeartbeat, NodeSight
+from messages.clusters import ClusterHeartbeat, NodeObservation
 from messages.criteria import Capacity as Criteria
 from messages.criteria import Objective
 from messages.events import Event
 from messages.ids import JobName
-from messages.jobs import JobSpec, Launch, Pod, Workers
+from messages.jobs import JobSpec, Pod
 from runtime.clock import SystemClock
 from tests.allocator.planned_stage import FAR, IOWA
 from tests.allocator.stage import EU, US
@@ -36,15 +37,11 @@ from tests.capacity.builders import a_want, a_worker
 from tests.capacity.fake_cloud import FakeCloud, LooksAtOnce, a_quota
 from tests.conftest import Connect, eventually
 from tests.planning.builders import HOLLAND, IOWA_A
+from tests.specs import a_planned_spec, a_spec
 
 JOB = JobName("demo")
 OFFERS = (FAR, IOWA)
 SETTINGS = AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=0.2, plan_settle_s=0.05)
-
-
-def a_spec(workers: int = 2, least: int | None = None, **criteria: Any) -> JobSpec:
-    capacity, count = Criteria(**criteria), Workers(max=workers, min=workers if least is None else least)
-    return JobSpec(JOB, Launch(script="train.py"), count, capacity=capacity)
 
 
 def prices(iowa: int, holland: int) -> tuple[MarketPrice, ...]:
@@ -58,10 +55,10 @@ class Stage:
     def __init__(self, cloud: FakeCloud, planning: PlanInputs, offers: tuple[Offer, ...]) -> None:
         self.cloud = cloud
         self.planning = planning
-        self.told: list[Event] = []
+        self.reported: list[Event] = []
         self.placed = Place(0)
         self.capacity = Capacity(
-            cloud, FleetTerms(offers), SystemClock(), self.told.append, self._place, SETTINGS, planning
+            cloud, FleetTerms(offers), SystemClock(), self.reported.append, self._place, SETTINGS, planning
         )
 
     def _place(self, _job: JobName, placed: Place) -> None:
@@ -71,10 +68,10 @@ class Stage:
         return {pool.kind.zone: pool.size for pool in self.cloud.pools() if pool.size}
 
     def sees(self, *left: str) -> None:
-        """Every node that is aimed at is there, and has a worker that trains, but for those that it has left."""
+        """Report all target nodes, each with a worker that trains, except for the nodes that the job has left."""
         for cluster in (US, EU):
             nodes = tuple(
-                NodeSight(
+                NodeObservation(
                     f"{pool.kind.zone}-{number}", f"{pool.kind.zone}-{number}", pool=pool.ref.pool, job=JOB, ready=True
                 )
                 for pool in self.cloud.pools()
@@ -82,7 +79,9 @@ class Stage:
                 for number in range(pool.size)
             )
             workers = tuple(a_worker(f"on-{node.node}", node.node) for node in nodes if node.node not in left)
-            self.capacity.see(ClusterHeartbeat(cluster=cluster, incarnation="a", seq=1, nodes=nodes, workers=workers))
+            self.capacity.hear_heartbeat(
+                ClusterHeartbeat(cluster=cluster, incarnation="a", seq=1, nodes=nodes, workers=workers)
+            )
 
 
 @asynccontextmanager
@@ -109,7 +108,7 @@ async def a_stage(
 async def _run(stage: Stage, demand: Demand, idle_timeout_s: float | None) -> None:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(stage.planning.run())
-        stage.capacity.hold(
+        stage.capacity.start_allocator(
             tasks, JOB, a_want(demand.criteria.max_workers), demand=demand, idle_timeout_s=idle_timeout_s
         )
 
@@ -117,17 +116,17 @@ async def _run(stage: Stage, demand: Demand, idle_timeout_s: float | None) -> No
 async def test_a_planned_job_goes_where_it_is_cheap_whatever_the_order_of_the_fleet(connect: Connect) -> None:
     cloud = FakeCloud(US, EU)
     cloud.prices = prices(iowa=100_000, holland=900_000)
-    async with a_stage(connect, cloud, a_spec()) as stage:
+    async with a_stage(connect, cloud, a_planned_spec()) as stage:
         await eventually(lambda: stage.zones() == {IOWA_A: 2})
         await eventually(lambda: stage.placed.workers == {US: 2})
-    [planned] = [event for event in stage.told if event.kind == "planned"]
+    [planned] = [event for event in stage.reported if event.kind == "planned"]
     assert planned.why
 
 
 async def test_when_prices_turn_the_job_is_asked_to_leave_the_very_nodes_that_became_dear(connect: Connect) -> None:
     cloud = FakeCloud(US, EU)
     cloud.prices = prices(iowa=100_000, holland=900_000)
-    async with a_stage(connect, cloud, a_spec()) as stage:
+    async with a_stage(connect, cloud, a_planned_spec()) as stage:
         await eventually(lambda: stage.zones() == {IOWA_A: 2})
         stage.sees()
         cloud.prices = prices(iowa=1_900_000, holland=100_000)
@@ -141,8 +140,8 @@ async def test_when_prices_turn_the_job_is_asked_to_leave_the_very_nodes_that_be
 async def test_a_job_that_is_not_planned_keeps_the_order_of_the_fleet(connect: Connect) -> None:
     cloud = FakeCloud(US, EU)
     cloud.prices = prices(iowa=100_000, holland=900_000)
-    async with a_stage(connect, cloud, a_spec()) as stage, asyncio.TaskGroup() as tasks:
-        stage.capacity.hold(tasks, JobName("other"), a_want(1))
+    async with a_stage(connect, cloud, a_planned_spec()) as stage, asyncio.TaskGroup() as tasks:
+        stage.capacity.start_allocator(tasks, JobName("other"), a_want(1))
         await eventually(lambda: stage.zones() == {IOWA_A: 2, HOLLAND: 1})
         stage.capacity.want(JobName("other"), a_want(1, "done"))
         await eventually(lambda: stage.capacity.is_settled(JobName("other")))
@@ -151,15 +150,15 @@ async def test_a_job_that_is_not_planned_keeps_the_order_of_the_fleet(connect: C
 async def test_where_no_machine_of_the_fleet_has_a_price_its_order_is_kept(connect: Connect) -> None:
     unpriced = tuple(replace(offer, machine_type="g9-standard-8") for offer in OFFERS)
     cloud = FakeCloud(US, EU)
-    async with a_stage(connect, cloud, a_spec(), unpriced) as stage:
+    async with a_stage(connect, cloud, a_planned_spec(), unpriced) as stage:
         await eventually(lambda: stage.zones() == {HOLLAND: 2})
-        assert await stage.planning.advisor.refusals(a_spec(max_usd_total=100.0)) == []
+        assert await stage.planning.advisor.refusals(a_planned_spec(max_usd_total=100.0)) == []
 
 
 async def test_what_only_a_plan_keeps_is_refused_where_nothing_can_be_planned(connect: Connect) -> None:
     unpriced = tuple(replace(offer, machine_type="g9-standard-8") for offer in OFFERS)
-    async with a_stage(connect, FakeCloud(US, EU), a_spec(), unpriced) as stage:
-        problems = await stage.planning.advisor.refusals(a_spec(max_usd_per_hour=40.0, regions=("us-",)))
+    async with a_stage(connect, FakeCloud(US, EU), a_planned_spec(), unpriced) as stage:
+        problems = await stage.planning.advisor.refusals(a_planned_spec(max_usd_per_hour=40.0, regions=("us-",)))
         assert [path for path, _ in problems] == ["capacity.max_usd_per_hour", "capacity.regions"]
 
 
@@ -167,7 +166,7 @@ async def test_a_budget_that_forbids_machines_on_demand_is_planned_for_at_once(c
     cloud = FakeCloud(US, EU)
     cloud.prices = prices(iowa=3_000_000, holland=3_000_000)
     on_demand = tuple(replace(offer, spot=False) for offer in OFFERS)
-    async with a_stage(connect, cloud, a_spec(on_demand=1.0), (*OFFERS, *on_demand)) as stage:
+    async with a_stage(connect, cloud, a_planned_spec(on_demand=1.0), (*OFFERS, *on_demand)) as stage:
         await eventually(lambda: sum(pool.size for pool in cloud.pools() if not pool.kind.spot) == 2)
         stage.sees()
         stage.capacity.want(JOB, a_want(2, spot_only=True))
@@ -178,39 +177,40 @@ async def test_no_more_is_asked_for_than_the_quota_leaves(connect: Connect) -> N
     cloud = FakeCloud(US, EU)
     cloud.prices = prices(iowa=100_000, holland=110_000)
     cloud.quota_by_scope["us-central1"] = (a_quota("us-central1", "L4_SPOT", 1.0),)
-    async with a_stage(connect, cloud, a_spec(workers=2)) as stage:
+    async with a_stage(connect, cloud, a_planned_spec(workers=2)) as stage:
         await eventually(lambda: sum(stage.zones().values()) == 2)
         assert stage.zones().get(IOWA_A, 0) <= 1
 
 
 @pytest.mark.parametrize(
-    ("criteria", "says"),
+    ("criteria", "text"),
     [
         ({"max_usd_per_hour": 0.01}, "capacity.max_usd_per_hour"),
         ({"zones": ("asia-east1-a",)}, "capacity.zones"),
         ({"accelerators": ("H100",)}, "capacity.accelerators"),
     ],
 )
-async def test_what_the_fleet_cannot_give_is_refused(connect: Connect, criteria: dict[str, Any], says: str) -> None:
-    async with a_stage(connect, FakeCloud(US, EU), a_spec()) as stage:
-        [(path, _)] = await stage.planning.advisor.refusals(a_spec(**criteria))
-    assert path == says
+async def test_what_the_fleet_cannot_give_is_refused(connect: Connect, criteria: dict[str, Any], text: str) -> None:
+    async with a_stage(connect, FakeCloud(US, EU), a_planned_spec()) as stage:
+        [(path, _)] = await stage.planning.advisor.refusals(a_planned_spec(**criteria))
+    assert path == text
 
 
 async def test_a_job_without_criteria_that_fits_on_no_machine_is_refused_in_the_words_of_a_planned_one(
     connect: Connect,
 ) -> None:
-    unplanned = JobSpec(JOB, Launch(script="train.py"), Workers(ranks=3), Pod(gpu=True))
-    async with a_stage(connect, FakeCloud(US, EU), a_spec()) as stage:
-        told = await stage.planning.advisor.refusals(unplanned)
-        assert told == [("workers.ranks", "is 3, which leaves no offer; 1 would")]
-        assert told == await stage.planning.advisor.refusals(structs.replace(unplanned, capacity=Criteria()))
+    unplanned = a_spec(JOB, ranks=3, pod=Pod(gpu=True))
+    async with a_stage(connect, FakeCloud(US, EU), a_planned_spec()) as stage:
+        reported = await stage.planning.advisor.refusals(unplanned)
+        [(path, text)] = reported
+        assert (path, re.findall(r"\d+", text)) == ("workers.ranks", ["3", "1"])
+        assert reported == await stage.planning.advisor.refusals(structs.replace(unplanned, capacity=Criteria()))
         assert await stage.planning.advisor.refusals(structs.replace(unplanned, pod=Pod())) == []
 
 
 async def test_prices_that_cannot_be_refreshed_are_announced_and_shown_with_the_offers(connect: Connect) -> None:
-    """Nobody listens on port 9."""
-    told: list[Event] = []
+    """Connections to port 9 are refused."""
+    reported: list[Event] = []
     bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
     environ = {
         "TRADEWIND_PRICES_CACHE": "/nowhere/prices.json",
@@ -226,35 +226,35 @@ async def test_prices_that_cannot_be_refreshed_are_announced_and_shown_with_the_
         bucket,
         SystemClock(),
         lambda: True,
-        told.append,
+        reported.append,
     )
     running = asyncio.create_task(planning.run(), name="planning")
-    await eventually(lambda: any(event.kind == "prices_not_refreshed" for event in told))
+    await eventually(lambda: any(event.kind == "prices_not_refreshed" for event in reported))
     running.cancel()
-    [event] = [event for event in told if event.kind == "prices_not_refreshed"]
-    assert "the prices of 2026-08-22" in event.text and "cannot be reached" in event.why
+    [event] = [event for event in reported if event.kind == "prices_not_refreshed"]
+    assert known.catalog.date in event.text and "http://127.0.0.1:9" in event.why
     assert planning.advisor.offers().not_refreshed == event.why
 
 
 async def test_offers_say_when_their_prices_are_those_of_the_moment(connect: Connect) -> None:
     cloud = FakeCloud(US, EU)
-    async with a_stage(connect, cloud, a_spec()) as stage:
+    async with a_stage(connect, cloud, a_planned_spec()) as stage:
         assert not stage.planning.advisor.offers().of_the_moment
         cloud.prices = prices(iowa=100_000, holland=900_000)
         await eventually(lambda: stage.planning.advisor.offers().of_the_moment)
 
 
 async def test_more_workers_than_the_fleet_has_are_refused_with_how_many_there_are(connect: Connect) -> None:
-    async with a_stage(connect, FakeCloud(US, EU), a_spec()) as stage:
-        [(path, text)] = await stage.planning.advisor.refusals(a_spec(workers=40))
+    async with a_stage(connect, FakeCloud(US, EU), a_planned_spec()) as stage:
+        [(path, text)] = await stage.planning.advisor.refusals(a_planned_spec(workers=40))
     assert path == "workers.min" and "at most 16" in text
 
 
 async def test_the_dearest_machine_is_one_that_the_job_may_be_given(connect: Connect) -> None:
-    async with a_stage(connect, FakeCloud(US, EU), a_spec()) as stage:
-        anywhere = stage.planning.advisor.dearest(criteria_of(a_spec()))
-        in_iowa = stage.planning.advisor.dearest(criteria_of(a_spec(zones=(IOWA_A,))))
-        nowhere = stage.planning.advisor.dearest(criteria_of(a_spec(zones=("asia-east1-a",))))
+    async with a_stage(connect, FakeCloud(US, EU), a_planned_spec()) as stage:
+        anywhere = stage.planning.advisor.dearest(criteria_of(a_planned_spec()))
+        in_iowa = stage.planning.advisor.dearest(criteria_of(a_planned_spec(zones=(IOWA_A,))))
+        nowhere = stage.planning.advisor.dearest(criteria_of(a_planned_spec(zones=("asia-east1-a",))))
     assert anywhere is not None and in_iowa is not None and anywhere >= in_iowa
     assert nowhere is None
 
@@ -262,7 +262,7 @@ async def test_the_dearest_machine_is_one_that_the_job_may_be_given(connect: Con
 async def test_a_node_that_is_used_too_little_is_left_by_the_job_and_given_back(connect: Connect) -> None:
     cloud = FakeCloud(US, EU)
     cloud.prices = prices(iowa=100_000, holland=900_000)
-    spec = a_spec(least=1, objective=Objective.THROUGHPUT, min_utilisation=0.5)
+    spec = a_planned_spec(least=1, objective=Objective.THROUGHPUT, min_utilisation=0.5)
     async with a_stage(connect, cloud, spec, idle_timeout_s=0.2) as stage:
         await eventually(lambda: stage.zones() == {IOWA_A: 2})
         stage.sees()
@@ -276,5 +276,5 @@ async def test_a_node_that_is_used_too_little_is_left_by_the_job_and_given_back(
         stage.sees(f"{IOWA_A}-1")
         await eventually(lambda: stage.zones() == {IOWA_A: 1})
         assert cloud.removed == [f"{IOWA_A}-1"]
-    [given_up] = [event for event in stage.told if event.kind == "node_underused"]
-    assert given_up.why.startswith(f"the job computed on {IOWA_A}-1 in 10% of the time in which it ")
+    [abandoned] = [event for event in stage.reported if event.kind == "node_underused"]
+    assert f"{IOWA_A}-1" in abandoned.why and "10%" in abandoned.why

@@ -21,7 +21,7 @@ from controlplane.clouds.gke.cloud import GkeCloud
 from controlplane.clouds.gke.price_api import known_prices
 from controlplane.clouds.outcomes import Done
 from messages import subjects
-from messages.clusters import ClusterHeartbeat, NodeSight, WorkerSight
+from messages.clusters import ClusterHeartbeat, NodeObservation, WorkerObservation
 from messages.criteria import Objective
 from messages.events import Event
 from messages.ids import JobName
@@ -30,8 +30,7 @@ from runtime.clock import SystemClock
 from tests.capacity.builders import a_want, a_worker
 from tests.capacity.fake_cloud import LooksAtOnce
 from tests.clouds.simulated import SMALL_DISKS, ZONE, SimulatedStage
-from tests.conftest import Connect, eventually
-from tests.master.waits import until_asked
+from tests.conftest import Connect, eventual_answer, eventually
 from tests.planning.builders import a_small_profile, some_criteria
 
 JOB = JobName("demo")
@@ -43,11 +42,11 @@ class Bench:
     def __init__(self, stage: SimulatedStage, cloud: GkeCloud, planning: PlanInputs, offers: tuple[Offer, ...]) -> None:
         self.stage = stage
         self.planning = planning
-        self.told: list[Event] = []
+        self.reported: list[Event] = []
         self.placed = Place(0)
         self.offers = offers
         self.capacity = Capacity(
-            cloud, FleetTerms(offers), SystemClock(), self.told.append, self._place, SETTINGS, planning
+            cloud, FleetTerms(offers), SystemClock(), self.reported.append, self._place, SETTINGS, planning
         )
         self.free: set[str] = set()
         """Nodes that the job has left."""
@@ -61,18 +60,18 @@ class Bench:
         return {zone: count for zone, count in counts.items() if count}
 
     async def look(self) -> None:
-        """What a cluster-controller would tell; the job leaves at once what it is asked to."""
-        sights: list[NodeSight] = []
-        workers: list[WorkerSight] = []
+        """Report the nodes like a cluster-controller. The job leaves a node as soon as it should."""
+        observations: list[NodeObservation] = []
+        workers: list[WorkerObservation] = []
         for offer in self.offers:
             ref = pool_ref(JOB, offer)
             for name in await self.stage.nodes(ref):
-                sights.append(NodeSight(name, name, pool=ref.pool, job=JOB, ready=True))
+                observations.append(NodeObservation(name, name, pool=ref.pool, job=JOB, ready=True))
                 workers += [a_worker(f"on-{name}", name)] if name not in self.free else []
         heartbeat = ClusterHeartbeat(
-            cluster=self.stage.cluster.name, incarnation="a", seq=1, nodes=tuple(sights), workers=tuple(workers)
+            cluster=self.stage.cluster.name, incarnation="a", seq=1, nodes=tuple(observations), workers=tuple(workers)
         )
-        self.capacity.see(heartbeat)
+        self.capacity.hear_heartbeat(heartbeat)
 
     def seen(self, zone: str) -> OfferView:
         found = (each for each in self.planning.advisor.offers().offers if each.zone == zone and each.gpus == 1)
@@ -108,7 +107,7 @@ async def a_bench(
 async def _run(bench: Bench, demand: Demand) -> None:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(bench.planning.run())
-        bench.capacity.hold(tasks, JOB, a_want(4), demand=demand)
+        bench.capacity.start_allocator(tasks, JOB, a_want(4), demand=demand)
         while True:
             await bench.look()
             await asyncio.sleep(0.05)
@@ -118,7 +117,7 @@ async def test_a_job_follows_prices_from_zone_to_zone_and_never_stops_having_eno
     tmp_path: Path, connect: Connect
 ) -> None:
     async with a_bench(tmp_path, connect) as bench:
-        await until_asked(bench.nodes, lambda nodes: nodes.get(ZONE, 0) >= 2, "nodes where they are cheap")
+        await eventual_answer(bench.nodes, lambda nodes: nodes.get(ZONE, 0) >= 2, "nodes where they are cheap")
         await bench.stage.order("price", {"zone": ZONE, "accelerator": "nvidia-l4", "price": 2.0})
         fewest = 4
         async with asyncio.timeout(60.0):
@@ -126,13 +125,13 @@ async def test_a_job_follows_prices_from_zone_to_zone_and_never_stops_having_eno
                 fewest = min(fewest, sum(now.values()))
                 await asyncio.sleep(0.02)
     assert fewest >= 2
-    changes = [event.fields["change"] for event in bench.told if event.kind == "planned"]
+    changes = [event.fields["change"] for event in bench.reported if event.kind == "planned"]
     assert (changes[0], "move" in changes) == ("begin", True)
 
 
 async def test_what_a_zone_did_is_in_the_offers(tmp_path: Path, connect: Connect) -> None:
     async with a_bench(tmp_path, connect) as bench:
-        await until_asked(bench.nodes, lambda nodes: nodes.get(ZONE, 0) >= 2, "nodes where they are cheap")
+        await eventual_answer(bench.nodes, lambda nodes: nodes.get(ZONE, 0) >= 2, "nodes where they are cheap")
         await eventually(lambda: (bench.seen(ZONE).availability or 0.0) > 0.6)
         assert bench.seen(ZONE).spot_micro_usd_per_hour == 200_000
         assert bench.seen(OTHER_ZONE).availability is None
@@ -155,8 +154,8 @@ async def test_no_more_is_asked_for_than_the_project_s_quota_allows(
     tmp_path: Path, connect: Connect, quota: str
 ) -> None:
     async with a_bench(tmp_path, connect, {"quotas": quota}, objective=Objective.THROUGHPUT) as bench:
-        await until_asked(bench.nodes, lambda nodes: sum(nodes.values()) == 3, "as many as the quota allows")
+        await eventual_answer(bench.nodes, lambda nodes: sum(nodes.values()) == 3, "as many as the quota allows")
         await asyncio.sleep(1.0)
         assert sum((await bench.nodes()).values()) == 3
         assert set(await bench.stage.calls("CreateNodePool")) == {"OK"}
-    assert "quota_exceeded" not in {event.kind for event in bench.told}
+    assert "quota_exceeded" not in {event.kind for event in bench.reported}

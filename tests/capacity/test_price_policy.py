@@ -1,4 +1,4 @@
-"""Plans wait a minute for current prices, then use the list, and keep what was once read."""
+"""Plans wait a minute for current prices, then use list prices; prices that were read stay in use."""
 
 from controlplane.capacity.price_policy import (
     AnnounceCurrentPrices,

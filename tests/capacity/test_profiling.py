@@ -1,24 +1,21 @@
-"""What was measured wins, then the job's file, then what is assumed."""
+"""Measured figures override those of the job's file, which override assumptions."""
 
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from controlplane.capacity.profiling import coarse, combined, is_news, knows_any
+from controlplane.capacity.profiling import coarse, combined, is_significant, knows_any
 from controlplane.planning.profiles import PEAK_TFLOPS, profile_of
 from controlplane.throughput.profile import Compute, Profile
 from messages.criteria import StepProfile, StepTime
-from messages.jobs import JobSpec, Launch, Workers
 from messages.measured import MeasuredCompute, MeasuredProfile
+from tests.specs import a_spec
 from tests.throughput.builders import a_group, estimated
 
 FILE = StepProfile(gradient_bytes=10**9, compute={"L4": StepTime(0.5), "A100-40": StepTime(0.25, 0.125)}, overlap=0.5)
-
-
-def a_spec(profile: StepProfile | None = None) -> JobSpec:
-    return JobSpec(
-        "a-job", Launch(script="train.py"), Workers(max=4), hyperparameters={"global_batch": 64}, profile=profile
-    )
+PLAIN = a_spec("a-job", 4, hyperparameters={"global_batch": 64})
+PROFILED = replace(PLAIN, profile=FILE)
 
 
 def measured(**seconds_per_sample: float) -> MeasuredProfile:
@@ -27,24 +24,24 @@ def measured(**seconds_per_sample: float) -> MeasuredProfile:
 
 
 def test_without_a_measurement_all_is_as_the_file_or_the_assumption_has_it() -> None:
-    for spec in (a_spec(FILE), a_spec()):
+    for spec in (PROFILED, PLAIN):
         assert combined(spec, None) == profile_of(spec)
 
 
 def test_what_was_measured_wins_over_the_file_and_the_file_stands_for_others() -> None:
-    profile = combined(a_spec(FILE), measured(L4=0.75))
+    profile = combined(PROFILED, measured(L4=0.75))
     assert not profile.is_assumed
     assert profile.compute == {"L4": Compute(0.75, 0.0625), "A100-40": Compute(0.25, 0.125)}
     assert (profile.gradient_bytes, profile.global_batch, profile.overlap) == (4096, 32, 0.5)
 
 
 def test_an_accelerator_that_the_file_does_not_name_is_used_once_it_was_seen() -> None:
-    profile = combined(a_spec(FILE), measured(T4=2.0))
+    profile = combined(PROFILED, measured(T4=2.0))
     assert profile.compute.keys() == {"L4", "A100-40", "T4"}
 
 
 def test_without_a_file_others_are_scaled_from_what_was_seen_last() -> None:
-    profile = combined(a_spec(), measured(T4=9.0, L4=0.75))
+    profile = combined(PLAIN, measured(T4=9.0, L4=0.75))
     assert not profile.is_assumed
     assert profile.compute["L4"] == Compute(0.75, 0.0625)
     assert profile.compute["T4"] == Compute(9.0, 0.0625)
@@ -54,17 +51,17 @@ def test_without_a_file_others_are_scaled_from_what_was_seen_last() -> None:
 
 def test_an_accelerator_that_nobody_knows_teaches_bytes_only() -> None:
     unknown = MeasuredProfile(4096, 32, 1.0, 0.25, {"": MeasuredCompute(0.5, 0.0)})
-    profile = combined(a_spec(), unknown)
+    profile = combined(PLAIN, unknown)
     assert (profile.is_assumed, knows_any(unknown), knows_any(measured(L4=0.5))) == (True, False, True)
     assert profile.gradient_bytes == 4096
-    assert profile.compute == profile_of(a_spec()).compute
+    assert profile.compute == profile_of(PLAIN).compute
 
 
 @pytest.mark.parametrize("seconds", [1e-320, 1e9])
 @pytest.mark.parametrize("batch", [1, 2**53])
 def test_whatever_a_script_tells_of_itself_there_is_an_estimate(seconds: float, batch: int) -> None:
-    told = MeasuredProfile(10**15, batch, 1.0, 0.5, {"L4": MeasuredCompute(seconds, seconds)})
-    profile = coarse(combined(a_spec(), told))
+    reported = MeasuredProfile(10**15, batch, 1.0, 0.5, {"L4": MeasuredCompute(seconds, seconds)})
+    profile = coarse(combined(PLAIN, reported))
     groups = (a_group("us-central1-a"), a_group("europe-west4-a")) if batch > 1 else (a_group(),)
     assert estimated(profile, *groups).micro_usd_per_1000_steps > 0
 
@@ -80,13 +77,13 @@ def test_times_are_told_with_two_digits_and_bytes_as_they_are() -> None:
 
 
 def test_noise_is_no_news() -> None:
-    told = a_profile()
-    assert is_news(None, told, 4)
-    assert not is_news(told, told, 4)
-    assert not is_news(told, a_profile(compute={"L4": Compute(0.109, 0.001)}), 4)
-    assert not is_news(told, a_profile(compute={"L4": Compute(0.1, 0.03)}), 4), "next to what 8 samples take"
-    assert is_news(told, a_profile(compute={"L4": Compute(0.112, 0.001)}), 4)
-    assert is_news(told, a_profile(compute={"L4": Compute(0.088, 0.001)}), 4)
-    assert is_news(told, a_profile(gradient_bytes=8192), 4)
-    assert is_news(told, a_profile(global_batch=64), 4)
-    assert is_news(told, a_profile(compute={**told.compute, "T4": Compute(0.3)}), 4)
+    reported = a_profile()
+    assert is_significant(None, reported, 4)
+    assert not is_significant(reported, reported, 4)
+    assert not is_significant(reported, a_profile(compute={"L4": Compute(0.109, 0.001)}), 4)
+    assert not is_significant(reported, a_profile(compute={"L4": Compute(0.1, 0.03)}), 4), "next to what 8 samples take"
+    assert is_significant(reported, a_profile(compute={"L4": Compute(0.112, 0.001)}), 4)
+    assert is_significant(reported, a_profile(compute={"L4": Compute(0.088, 0.001)}), 4)
+    assert is_significant(reported, a_profile(gradient_bytes=8192), 4)
+    assert is_significant(reported, a_profile(global_batch=64), 4)
+    assert is_significant(reported, a_profile(compute={**reported.compute, "T4": Compute(0.3)}), 4)

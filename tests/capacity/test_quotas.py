@@ -1,4 +1,4 @@
-"""What quotas leave for a job, of what neither strangers nor our other jobs use; and when they are read again."""
+"""What quotas leave for a job beside others' use, and when quotas are read again."""
 
 from controlplane.capacity.quotas import (
     EVERY_S,

@@ -14,8 +14,9 @@ from controlplane.capacity.plan_inputs import PlanInputs
 from controlplane.capacity.shell import FleetTerms
 from controlplane.clouds.gke.cloud import GkeCloud
 from controlplane.clouds.gke.price_api import known_prices
+from controlplane.clouds.gke.quotas import too_small
 from controlplane.clouds.interface import Quota
-from controlplane.clouds.outcomes import Done, Refused, Unreachable
+from controlplane.clouds.outcomes import Done, Refused, Shortfall, Unreachable
 from messages import subjects
 from messages.events import Event
 from messages.ids import JobName
@@ -23,7 +24,7 @@ from runtime.clock import SystemClock
 from tests.capacity.builders import a_want
 from tests.capacity.fake_cloud import LooksAtOnce
 from tests.clouds.contract import until
-from tests.clouds.simulated import ZONE, SimulatedStage
+from tests.clouds.simulated import REGION, ZONE, SimulatedStage
 from tests.conftest import Connect, eventually
 
 JOB = JobName("eager")
@@ -42,13 +43,13 @@ class Bench:
     def __init__(self, stage: SimulatedStage, cloud: GkeCloud, planning: PlanInputs, offers: tuple[Offer, ...]) -> None:
         self.stage = stage
         self.offers = offers
-        self.told: list[Event] = []
+        self.reported: list[Event] = []
         self.shortage = ""
         self.capacity = Capacity(
             cloud,
             FleetTerms(offers),
             SystemClock(),
-            self.told.append,
+            self.reported.append,
             self._place,
             AllocatorSettings(retry_s=0.05, quiet_s=0.1),
             planning,
@@ -91,24 +92,23 @@ async def test_what_quotas_have_no_room_for_is_not_asked_for_and_people_hear_whi
     tmp_path: Path, connect: Connect
 ) -> None:
     async with a_bench(tmp_path, connect) as bench, asyncio.TaskGroup() as tasks:
-        bench.capacity.hold(tasks, JOB, a_want(0))
+        bench.capacity.start_allocator(tasks, JOB, a_want(0))
         await eventually(lambda: bench.capacity.allocators()[JOB].quotas.left)
         bench.capacity.want(JOB, a_want(WANTED))
         await until(bench.nodes, FITS)
         assert await bench.stage.calls("CreateNodePool") == ["OK"]
-        assert "quota SSD_TOTAL_GB in us-central1 has no room for another g2-standard-8" in bench.shortage
-        assert f"ask for more at {PAGE}" in bench.shortage
+        assert all(value in bench.shortage for value in (f"SSD_TOTAL_GB in {REGION}", "g2-standard-8", PAGE))
         bench.capacity.want(JOB, a_want(0, "over"))
         await eventually(lambda: bench.capacity.is_settled(JOB))
 
 
 async def test_a_refused_request_is_made_again_at_once_for_what_has_room(tmp_path: Path, connect: Connect) -> None:
     async with a_bench(tmp_path, connect, SilentQuotas) as bench, asyncio.TaskGroup() as tasks:
-        bench.capacity.hold(tasks, JOB, a_want(WANTED))
+        bench.capacity.start_allocator(tasks, JOB, a_want(WANTED))
         await until(bench.nodes, FITS)
         assert await bench.stage.calls("CreateNodePool") == ["PERMISSION_DENIED", "OK"]
-        [asked] = [event for event in bench.told if event.kind == "pool_created" and event.fields["size"] == FITS]
-        assert "quota SSD_TOTAL_GB of the region is too small: 800 more requested, 450 of 500 available" in asked.why
-        assert f"Ask for more at {PAGE}" in asked.why
+        [asked] = [event for event in bench.reported if event.kind == "pool_created" and event.fields["size"] == FITS]
+        assert too_small(Shortfall("SSD_TOTAL_GB", True, 800.0, 450.0), limit=500.0) in asked.why
+        assert PAGE in asked.why
         bench.capacity.want(JOB, a_want(0, "over"))
         await eventually(lambda: bench.capacity.is_settled(JOB))

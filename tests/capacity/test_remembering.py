@@ -1,4 +1,4 @@
-"""The memory of zones on a real bus: fed by allocators, kept, and found again by the next master."""
+"""The memory of zones on a real bus: allocators feed it, it is stored, and the next master reads it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,16 +9,15 @@ import pytest
 from controlplane.allocator.effects import CreatePool
 from controlplane.capacity.remembering import Remembering
 from controlplane.catalog.memory import estimate
-from controlplane.catalog.memory_records import key_of
 from controlplane.clouds.outcomes import StockedOut
 from messages import subjects
 from messages.ids import JobName
+from messages.subjects import memory_key
 from runtime.bus import Bucket
 from runtime.clock import SystemClock
 from tests.allocator.planned_stage import offer_in
 from tests.allocator.stage import JOB, Stage, a_full_stage, a_stage, of
-from tests.conftest import Connect, eventually
-from tests.master.waits import until_asked
+from tests.conftest import Connect, eventual_answer, eventually
 from tests.planning.builders import IOWA_A
 
 HERE = offer_in(IOWA_A)
@@ -50,11 +49,11 @@ async def test_what_an_allocator_saw_is_there_for_the_next_master(connect: Conne
     async with remembering(bucket) as first:
         first.see(JOB, a_refused_stage(StockedOut("none")).allocator)
         await eventually(lambda: seen(first) > 0)
-        await until_asked(lambda: bucket.get(key_of(IOWA_A)), bool, "the zone to be written")
+        await eventual_answer(lambda: bucket.get(memory_key(IOWA_A)), bool, "the zone to be written")
     async with remembering(bucket) as second:
         await eventually(lambda: seen(second) > 0)
-    told = estimate(second.memory, IOWA_A, "L4", SystemClock().wall_s())
-    assert told.availability < 0.6
+    reported = estimate(second.memory, IOWA_A, "L4", SystemClock().wall_s())
+    assert reported.availability < 0.6
 
 
 async def test_what_is_learned_while_a_zone_is_written_is_written_too(
@@ -80,19 +79,19 @@ async def test_what_is_learned_while_a_zone_is_written_is_written_too(
 
 async def test_what_cannot_be_read_is_forgotten(connect: Connect) -> None:
     bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
-    await bucket.put(key_of("us-west1-a"), b"no memory at all")
+    await bucket.put(memory_key("us-west1-a"), b"no memory at all")
     async with remembering(bucket) as found:
         found.see(JOB, a_refused_stage(StockedOut("none")).allocator)
         await eventually(lambda: seen(found) > 0)
 
 
-async def test_whoever_does_not_lead_writes_nothing(connect: Connect) -> None:
+async def test_the_one_that_does_not_lead_writes_nothing(connect: Connect) -> None:
     bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
     async with remembering(bucket, leads=False) as found:
         found.see(JOB, a_refused_stage(StockedOut("none")).allocator)
         await eventually(lambda: seen(found) > 0)
         await asyncio.sleep(0.1)
-        assert await bucket.get(key_of(IOWA_A)) is None
+        assert await bucket.get(memory_key(IOWA_A)) is None
 
 
 async def test_of_a_job_that_is_let_go_nothing_is_kept_but_what_it_saw(connect: Connect) -> None:

@@ -1,7 +1,7 @@
 """When the failure of a silent controller counts, and when it is over."""
 
 from controlplane.capacity.silence_policy import LOOKS, Announce, Block, PodSeen, Silence, SilenceEffect, decide
-from controlplane.capacity.starts import SURE_AFTER_S
+from controlplane.capacity.start_policy import SURE_AFTER_S
 from messages.clusters import StartFailure
 from tests.capacity.builders import US
 

@@ -1,8 +1,10 @@
-"""A controller that cannot start: its cluster is closed, people are told once, and it ends when it is heard."""
+"""A controller that cannot start: its cluster is blocked until it is heard, and one event is announced."""
 
 import pytest
 
+from controlplane.capacity.silence_policy import controller_failed
 from controlplane.capacity.silent_controllers import SilentControllers
+from controlplane.capacity.start_policy import explain
 from messages.clusters import StartFailure
 from messages.events import Event
 from messages.ids import ClusterName
@@ -13,18 +15,18 @@ DENIED = StartFailure("ImagePullBackOff", "403 Forbidden", IMAGE, "system-1")
 
 
 class Bench:
-    """A clock that only sleeps move, and a controller that is heard after some time, or never."""
+    """A clock that only sleeps advance, and a controller that is heard after some time or never."""
 
     def __init__(self, failure: StartFailure | None, heard_at_s: float) -> None:
         self.now_s = 100.0
         self.failure = failure
         self.unanswered = 0
-        """Looks that get no answer, once the cluster was closed."""
+        """The number of looks that get no answer after the cluster was blocked."""
         self.heard_at_s = 100.0 + heard_at_s
         self.blocked: list[tuple[float, str, str]] = []
-        self.told: list[Event] = []
+        self.reported: list[Event] = []
         self.looker = SilentControllers(
-            self._failure_of, self._block, self.told.append, self._heard_s, lambda image: f"grant {image}", self
+            self._failure_of, self._block, self.reported.append, self._heard_s, lambda image: f"grant {image}", self
         )
 
     def monotonic_s(self) -> float:
@@ -65,16 +67,16 @@ async def test_a_controller_whose_image_is_denied_closes_its_cluster_until_it_is
     bench = await outwaited(monkeypatch, DENIED, heard_at_s=200.0)
     first_s, detail, hint = bench.blocked[0]
     assert first_s < 30.0
-    assert detail.startswith(f"its controller cannot start: nodes may not pull the image {IMAGE}")
+    assert detail == controller_failed(explain(DENIED, str)[0])
     assert hint == f"grant {IMAGE}"
     assert len(bench.blocked) > 3
-    assert [event.kind for event in bench.told] == ["controller_failed"]
+    assert [event.kind for event in bench.reported] == ["controller_failed"]
 
 
 async def test_a_short_outage_of_the_registry_closes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     outage = StartFailure("ErrImagePull", "503 Service Unavailable", IMAGE)
     bench = await outwaited(monkeypatch, outage, heard_at_s=60.0)
-    assert (bench.blocked, bench.told) == ([], [])
+    assert (bench.blocked, bench.reported) == ([], [])
 
 
 async def test_a_controller_that_is_silent_for_another_reason_is_not_waited_for(

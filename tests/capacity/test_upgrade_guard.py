@@ -1,8 +1,9 @@
-"""Clusters are kept from node upgrades: new ones, adopted ones, and those whose protection ends soon."""
+"""Protection from node upgrades: new clusters, clusters taken over, and protections that end soon."""
 
 from dataclasses import replace
 
 from controlplane.capacity.upgrade_guard import UpgradeGuard
+from controlplane.capacity.upgrade_policy import upgrades_allowed
 from controlplane.clouds.interface import PROTECT_S, ClusterPlan, system_pool
 from controlplane.clouds.outcomes import Refused
 from messages.events import Event
@@ -25,10 +26,10 @@ class HandClock:
 
 class Guarding:
     def __init__(self, cloud: FakeCloud, *clusters: str) -> None:
-        self.told: list[Event] = []
+        self.reported: list[Event] = []
         self.clock = HandClock()
         plans = [ClusterPlan(ClusterName(name), "here", system_pool("here", "e2", 1)) for name in clusters]
-        self.guard = UpgradeGuard(cloud, plans, self.told.append, self.clock)
+        self.guard = UpgradeGuard(cloud, plans, self.reported.append, self.clock)
 
     @property
     def now(self) -> float:
@@ -40,7 +41,7 @@ async def test_an_adopted_cluster_without_protection_gets_one() -> None:
     guarding = Guarding(cloud, "us")
     assert await guarding.guard.look()
     assert cloud.protections == [(US, guarding.now + PROTECT_S)]
-    assert [event.kind for event in guarding.told] == ["upgrades_excluded"]
+    assert [event.kind for event in guarding.reported] == ["upgrades_excluded"]
 
 
 async def test_a_protection_is_renewed_long_before_it_ends_and_not_sooner() -> None:
@@ -70,8 +71,8 @@ async def test_people_are_told_once_where_no_protection_can_be_had() -> None:
     cloud.protection_refused = guarding.now
     assert not await guarding.guard.look()
     assert not await guarding.guard.look()
-    (event,) = guarding.told
-    assert (event.kind, event.text) == ("upgrades_allowed", "cluster us: node upgrades may come at any time")
+    (event,) = guarding.reported
+    assert (event.kind, event.text) == ("upgrades_allowed", upgrades_allowed(US, None))
     assert "too long" in event.why
 
 

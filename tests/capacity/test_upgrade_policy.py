@@ -1,6 +1,6 @@
-"""Which protection from upgrades is requested next, and what people learn of it."""
+"""The next protection from upgrades to request, and its announcement."""
 
-from controlplane.capacity.upgrade_policy import LOOK_S, Protect, Settled, next_step
+from controlplane.capacity.upgrade_policy import LOOK_S, Protect, Settled, next_step, upgrades_excluded
 from controlplane.clouds.outcomes import Done, Outcome, Refused, Unreachable
 from messages.ids import ClusterName
 
@@ -43,6 +43,8 @@ def test_what_still_protects_until_after_the_next_looks_is_enough_for_now() -> N
 
 
 def test_the_day_until_which_no_upgrade_comes_is_announced() -> None:
-    step = settled(a_request(180), Done())
+    requested = a_request(180)
+    step = settled(requested, Done())
     assert step.is_protected
-    assert step.event is not None and step.event.text == "cluster us: no node upgrades until 2027-07-14"
+    assert step.event is not None and step.event.text == upgrades_excluded(US, requested.until)
+    assert step.event.kind == "upgrades_excluded" and "2027-07-14" in step.event.text

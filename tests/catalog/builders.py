@@ -1,4 +1,4 @@
-"""Offers, SKUs and a price API that speaks as Google's does."""
+"""Offers, SKUs and a price API that answers like Google's."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -80,7 +80,7 @@ def a_sku(
 
 
 def l4_skus(spot_gpu_nanos: int = 223_848_000) -> list[Json]:
-    """All that a g2-standard-8 in Iowa is made of, among SKUs that resemble it."""
+    """All SKUs of a g2-standard-8 in Iowa, among similar ones."""
     spot = "Preemptible"
     return [
         a_sku("Nvidia L4 GPU running in Iowa", 560_040_000),
@@ -104,9 +104,9 @@ Answer = Callable[[web.Request], web.Response]
 
 @dataclass
 class PriceApi:
-    """Serves its SKUs in pages; `answers` are given first, one for each request.
+    """Serves its SKUs in pages; `answers` come first, one for each request.
 
-    It refuses as Google does: a user's token needs the project that pays, the caller must be allowed to use that
+    It refuses like Google: a user's token needs the project that pays, the caller must be allowed to use that
     project, and the Cloud Billing API must be enabled in it.
     """
 

@@ -1,4 +1,4 @@
-"""The links that come with the program against those that others measured, where their data is on this machine."""
+"""The shipped links against measurements of others, if their data is on this machine."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What was seen: a refusal lowers hope, a machine raises it, and both are forgotten in time."""
+"""Observations: a refusal lowers availability, a machine raises it, and both fade in time."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,8 @@ from controlplane.catalog.memory import (
     Taken,
     learn,
 )
-from controlplane.catalog.memory_records import MAX_ACCELERATORS, decode, encode_zone, key_of
+from controlplane.catalog.memory_records import MAX_ACCELERATORS, decode, encode_zone
+from messages.subjects import memory_key
 
 ZONE = "us-central1-a"
 GPU = "L4"
@@ -107,7 +108,9 @@ def test_hope_comes_back_steadily_at_the_same_hour(stockouts: int, one_s: float,
     assert estimated(memory, sooner).availability <= estimated(memory, later).availability + 1e-12
 
 
-orders = st.lists(observations(), max_size=12).flatmap(lambda told: st.tuples(st.just(told), st.permutations(told)))
+orders = st.lists(observations(), max_size=12).flatmap(
+    lambda reported: st.tuples(st.just(reported), st.permutations(reported))
+)
 
 
 @given(orders)
@@ -146,16 +149,16 @@ def test_boot_times_are_averaged() -> None:
 
 def test_the_memory_is_bounded_and_what_was_longest_quiet_goes() -> None:
     memory = Memory()
-    for number in range(core.MAX_SHELVES + 5):
+    for number in range(core.MAX_AVAILABILITY_KEYS + 5):
         memory = learn(memory, StockedOut(f"zone-{number:04}", GPU, NOON + number))
-    assert len(memory.shelves) == core.MAX_SHELVES
-    assert min(shelf.zone for shelf in memory.shelves) == "zone-0005"
+    assert len(memory.availability) == core.MAX_AVAILABILITY_KEYS
+    assert min(availability_key.zone for availability_key in memory.availability) == "zone-0005"
 
 
 @given(histories)
 def test_what_is_kept_is_read_back_almost_as_it_was(history: list[Observation]) -> None:
     memory = remembered([*history, Granted(ZONE, GPU, NOON, 90.0)])
-    kept, problems = decode({key_of(ZONE): encode_zone(memory, ZONE)})
+    kept, problems = decode({memory_key(ZONE): encode_zone(memory, ZONE)})
     one, other = estimated(memory), estimated(kept)
     assert problems == ()
     assert math.isclose(one.availability, other.availability, rel_tol=1e-3)
@@ -171,15 +174,19 @@ def test_a_full_zone_stays_small() -> None:
                 memory = learn(memory, Granted(ZONE, f"gpu-{number}", NOON + hour * HOUR_S, 61.37))
     encoded = encode_zone(memory, ZONE)
     assert len(encoded) < 100_000
-    kept, _ = decode({key_of(ZONE): encoded})
-    assert len(kept.shelves) == MAX_ACCELERATORS
+    kept, _ = decode({memory_key(ZONE): encoded})
+    assert len(kept.availability) == MAX_ACCELERATORS
 
 
 def test_what_cannot_be_read_is_forgotten_and_told() -> None:
     good = encode_zone(learn(Memory(), StockedOut(ZONE, GPU, NOON)), ZONE)
-    entries = {key_of(ZONE): good, key_of("us-east1-b"): b"{", key_of("us-east1-c"): b'{"version":7,"accelerators":{}}'}
+    entries = {
+        memory_key(ZONE): good,
+        memory_key("us-east1-b"): b"{",
+        memory_key("us-east1-c"): b'{"version":7,"accelerators":{}}',
+    }
     memory, problems = decode(entries)
-    assert list(memory.shelves) == [core.Shelf(ZONE, GPU)]
+    assert list(memory.availability) == [core.AvailabilityKey(ZONE, GPU)]
     assert len(problems) == 2
     assert "us-east1-b" in problems[0]
 
@@ -187,6 +194,6 @@ def test_what_cannot_be_read_is_forgotten_and_told() -> None:
 def test_what_earlier_versions_stored_besides_is_passed_over() -> None:
     seen = '{"at": 1000.0, "late": [1.0], "by_hour": {}, "last_stockout_at": 900.0, "last_quota_refusal_at": null}'
     stored = f'{{"version": 1, "accelerators": {{"{GPU}": {seen}}}}}'.encode()
-    memory, problems = decode({key_of(ZONE): stored})
+    memory, problems = decode({memory_key(ZONE): stored})
     assert problems == ()
     assert estimated(memory, 1000.0).observations > 0

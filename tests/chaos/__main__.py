@@ -37,14 +37,14 @@ def main() -> int:
             print(f"{_clock(fault.at_s)} {fault.kind} ({fault.target})")
         return 0
     try:
-        told = asyncio.run(_run(options))
+        reported = asyncio.run(_run(options))
     except KeyboardInterrupt:
         return 130
-    for line in lines(told):
+    for line in lines(reported):
         print(line, flush=True)
     if options.json is not None:
-        options.json.write_bytes(msgspec.json.encode(told))
-    return 0 if told.holds else 1
+        options.json.write_bytes(msgspec.json.encode(reported))
+    return 0 if reported.holds else 1
 
 
 async def _run(options: argparse.Namespace) -> Report:
@@ -54,10 +54,10 @@ async def _run(options: argparse.Namespace) -> Report:
         print(f"{_clock(time.monotonic() - begun_s)} {line}", flush=True)
 
     evidence, stage = await run(options.seed, options.minutes, say, options.without)
-    told = report(options.seed, options.minutes, evidence, judge(evidence))
-    if told.holds and not options.keep:
+    reported = report(options.seed, options.minutes, evidence, judge(evidence))
+    if reported.holds and not options.keep:
         shutil.rmtree(stage.folder, ignore_errors=True)
-    return told
+    return reported
 
 
 def _clock(seconds: float) -> str:

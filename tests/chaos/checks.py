@@ -1,4 +1,4 @@
-"""The checks of a run: each judges the evidence and says what it saw."""
+"""The checks of a run: each judges the evidence and reports what is wrong."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,10 +10,12 @@ from tests.chaos.forge import FORGED_LINE
 from tests.chaos.injector import Injected
 from tests.chaos.stage import MASTERS
 
+SLOW_CHECK = "slow ranks changed no world"
+STALL_CHECK = "stalled ranks were removed"
 STALLED_IN = "sleep_for_ever"
-"""The function of the script that a stalled rank is in: its stack shows it."""
+"""Function of the script in which a stalled rank sleeps; its stack shows it."""
 AFTER_KILL_S = 30.0
-"""A world may still change so many seconds after a machine of the job was killed."""
+"""Seconds after a kill of a machine of the job in which a world may still change."""
 MARGIN_S = 0.5
 
 
@@ -47,7 +49,7 @@ def _certificates_hold(evidence: Evidence) -> Iterator[str]:
         if proof is None:
             yield f"{job.name} has none"
         elif not proof.holds or (proof.steps, proof.samples) != (job.steps, job.samples):
-            yield f"{job.name}: {proof.says}; expected {job.steps} steps, {job.samples} samples"
+            yield f"{job.name}: {proof.message}; expected {job.steps} steps, {job.samples} samples"
 
 
 def _final_states_are_identical(evidence: Evidence) -> Iterator[str]:
@@ -76,7 +78,7 @@ def _losses_are_no_failures(evidence: Evidence) -> Iterator[str]:
 
 
 def _no_worker_lost_without_a_kill(evidence: Evidence) -> Iterator[str]:
-    """Of the jobs whose workers are hit by kills only: slowness and faults elsewhere cost them nothing."""
+    """Judges the jobs whose workers are hit by kills only; slowness and faults elsewhere must cost them nothing."""
     for name in (Target.SLOW, Target.STALLED):
         view, kills = evidence.jobs[name].view, len(_kills_of(evidence, name))
         if view is not None and view.losses > kills:
@@ -147,7 +149,7 @@ def _in_order(line: Traced, order: Order) -> bool:
 
 
 def _is_disturbed(evidence: Evidence, order: Order) -> bool:
-    """A machine of the job was killed a short time before, or meanwhile."""
+    """True if a machine of the job was killed shortly before, or meanwhile."""
     kills = _kills_of(evidence, Target.SLOW)
     ended_s = order.end_s or order.begin_s
     return any(one.at_s < ended_s + MARGIN_S and order.begin_s - one.at_s < AFTER_KILL_S for one in kills)
@@ -170,8 +172,8 @@ CHECKS: dict[str, Callable[[Evidence], Iterator[str]]] = {
     "generations only increased": _generations_only_increased,
     "lost and stopped machines counted as no failure": _losses_are_no_failures,
     "no worker was lost without a kill": _no_worker_lost_without_a_kill,
-    "slow ranks changed no world": _slow_ranks_changed_no_world,
-    "stalled ranks were removed": _stalled_ranks_were_removed,
+    SLOW_CHECK: _slow_ranks_changed_no_world,
+    STALL_CHECK: _stalled_ranks_were_removed,
     "each stall counted once, with a stack in its event": _stalls_were_counted_once,
     "no master exited by itself": _no_master_exited,
     "no controller and no bus exited by itself": _no_other_part_exited,

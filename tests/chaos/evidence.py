@@ -1,4 +1,4 @@
-"""What a run has left to judge it by: files of the trainers, views and events of the jobs, logs of the parts."""
+"""The evidence of a run: files of the trainers, views and events of the jobs, logs of the parts."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -89,7 +89,7 @@ def find_tracebacks(logs: Iterable[Path]) -> Iterator[str]:
 
 
 def _order(folder: Path, begun: Path) -> Order:
-    """The record of its end says all that the one of its beginning says."""
+    """An order; the record of its end repeats all of the record of its begin."""
     done = folder / begun.name.replace("begun-", "done-")
     said = json.loads((done if done.exists() else begun).read_text())
     return Order(said["rank"], said["step"], said["generation"], said["begin_s"], said.get("end_s"))

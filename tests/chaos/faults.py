@@ -122,13 +122,13 @@ OPENING = (
     Kind.KILL_LEADER,
     Kind.FORGE_GENERATION,
 )
-"""Kinds that also the shortest run has."""
+"""Kinds that even the shortest run has."""
 
 GAP_S = (3.0, 6.0)
 BUSY_S = 50.0
-CALM_S = 12.0
-"""After so many seconds with faults, so many without."""
-LAST_CALM_S = 8.0
+QUIET_S = 12.0
+"""Seconds of each period with faults and of each period without."""
+LAST_QUIET_S = 8.0
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Fault:
     target: Target
     lasts_s: float
     draw: int
-    """Chooses the victim among those that there are."""
+    """Chooses the victim among the candidates."""
 
 
 def schedule(seed: int, minutes: float, without: Collection[Kind] = ()) -> tuple[Fault, ...]:
@@ -148,7 +148,7 @@ def schedule(seed: int, minutes: float, without: Collection[Kind] = ()) -> tuple
     rests_until_s = dict.fromkeys(Target, 0.0)
     faults: list[Fault] = []
     at_s, busy_until_s = chance.uniform(*GAP_S), BUSY_S
-    while at_s < minutes * 60 - LAST_CALM_S:
+    while at_s < minutes * 60 - LAST_QUIET_S:
         if len(waiting) < len(deck):
             waiting += _shuffled(chance, deck)
         card = next(card for card in waiting if rests_until_s[card.target] <= at_s)
@@ -158,7 +158,7 @@ def schedule(seed: int, minutes: float, without: Collection[Kind] = ()) -> tuple
         rests_until_s[card.target] = at_s + lasts_s + card.rest_s
         at_s += chance.uniform(*GAP_S)
         if at_s > busy_until_s:
-            at_s += CALM_S
+            at_s += QUIET_S
             busy_until_s = at_s + BUSY_S
     return tuple(faults)
 

@@ -20,12 +20,12 @@ from messages.workers import (
     WorkerStatus,
     WorkerSwitched,
 )
-from messages.worlds import Progress, RankProgress
+from messages.worlds import GatheredProgress, Progress, RankProgress
 from tests.chaos.faults import JOBS, Kind, Target
 
 HIGHEST = 2**53
 FORGED_LINE = "chaos-forged-line"
-"""Begins the second line of each forged event: no line of any output may begin with it."""
+"""Begin of the second line of each forged event; no line of any output may begin with it."""
 SUBJECTS = (
     "tradewind.worker.east.w1.parked",
     "tradewind.worker.east.w1.heartbeat",
@@ -59,7 +59,7 @@ class Known:
 
 
 def forge(kind: Kind, chance: random.Random, workers: list[Known]) -> list[Forged]:
-    """Nothing where it takes a real worker and none is known."""
+    """Forged messages; none if they need a real worker and none is known."""
     match kind:
         case Kind.FORGE_GARBAGE:
             return [Forged(subject, chance.randbytes(chance.randrange(2000))) for subject in SUBJECTS]
@@ -83,7 +83,7 @@ def forge(kind: Kind, chance: random.Random, workers: list[Known]) -> list[Forge
 
 def _about(kind: Kind, chance: random.Random, workers: list[Known]) -> list[Forged]:
     """Facts of a real worker."""
-    # A believed one costs a world, so the job whose worlds may not change is left out.
+    # An accepted one costs a world, so the job whose worlds must not change is left out.
     exposed = [known for known in workers if known.job in (Target.KILLS, Target.STOPS)]
     if not workers or not exposed:
         return []
@@ -142,7 +142,8 @@ def _parked(status: WorkerStatus) -> Forged:
 def _progress(known: Known, worker: WorkerId) -> Forged:
     absurd = RankProgress(Rank(1_000_000), first_step=HIGHEST, last_step=HIGHEST, loss=-1e300, samples=HIGHEST)
     job = JobName(known.job)
-    return _forged(subjects.progress(job), Progress(job, worker, Generation(HIGHEST), (absurd,)))
+    report = Progress(job, worker, Generation(HIGHEST), (absurd,))
+    return _forged(subjects.progress(job), GatheredProgress(job, ClusterName("forged"), (report,)))
 
 
 def _event(job: Target) -> Event:

@@ -1,4 +1,4 @@
-"""Performs the faults, each by the ids of the processes that it means, and undoes what must be undone."""
+"""Performs the faults by process id, and undoes those that must be undone."""
 
 import asyncio
 import random
@@ -24,7 +24,7 @@ NOTHING = "nothing to hit"
 class Injected:
     fault: Fault
     at_s: float
-    """Of the monotonic clock of the machine, which the trainers' traces have too."""
+    """Seconds of the machine's monotonic clock, as in the trainers' traces."""
     what: str
 
     @property
@@ -49,7 +49,7 @@ class Injector:
         return done
 
     def end(self) -> None:
-        """Nothing stays stopped."""
+        """Continues all stopped processes."""
         for task in self._continuing:
             task.cancel()
         for root in tuple(self._paused):
@@ -109,7 +109,7 @@ class Injector:
                 assert_never(never)
 
     def _chosen(self, fault: Fault, count: int) -> list[int]:
-        """Agents that have warmed up come first: a fault that hits nobody's training teaches little."""
+        """Chooses agents, warm ones first: a fault that hits no training is of little use."""
         agents = self._stage.agents(fault.target)
         random.Random(fault.draw).shuffle(agents)
         return sorted(agents, key=lambda pid: not _trainers(pid))[:count]

@@ -1,4 +1,4 @@
-"""The four jobs, and the folder through which each is given orders and reports."""
+"""The four jobs, and the folder through which each gets orders and reports."""
 
 import json
 import math
@@ -24,7 +24,7 @@ class Job:
         self.folder = folder
         self.workers = WORKERS[name]
         self.steps = math.ceil(minutes * 60 / STEP_S) + 100
-        """More than can be done while steps are held: the job cannot end before the faults do."""
+        """More steps than fit into the faults, so that the job cannot end before them."""
         self._stalls = count(faults, Kind.STALL_RANK)
         self._orders = 0
         folder.mkdir(parents=True)
@@ -55,7 +55,7 @@ class Job:
         )
 
     def order(self, seconds: float, draw: int) -> None:
-        """One rank sleeps for so long in its loop body; 0: for ever."""
+        """Orders one rank to sleep for `seconds` in its loop body; 0: for ever."""
         self._orders += 1
         fresh = self.folder / "order.new"
         fresh.write_text(json.dumps({"seconds": seconds, "draw": draw}))
@@ -74,7 +74,7 @@ class Job:
                 return Failures(max=0)
 
     def _timeouts(self) -> Timeouts:
-        """`stall_s` only where this version knows it: without it a stalled rank stays for ever."""
+        """Timeouts of the job; without `stall_s`, which old versions lack, a stalled rank stays for ever."""
         if self.name is not Target.STALLED or "stall_s" not in Timeouts.__struct_fields__:
             return Timeouts()
         return msgspec.convert({"stall_s": STALL_S}, Timeouts)

@@ -1,4 +1,4 @@
-"""Publishing to a nats-server in its plain text protocol: a client of ours would refuse to send what is forged here."""
+"""Publishes to a nats-server in its text protocol, because the project's client refuses to send forged messages."""
 
 import asyncio
 import contextlib
@@ -8,10 +8,15 @@ from tests.chaos.forge import Forged
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"lang":"plain","version":"1"}\r\n'
 ANSWER_S = 5.0
+"""Seconds to connect and to get the answer to PING, for all messages together."""
 
 
 async def publish(url: str, messages: Iterable[Forged]) -> bool:
-    """Whether the server has taken all of them; False also while it is away."""
+    """Publishes messages. True once the server answers the PING behind them (PONG), so that it has read all of them.
+
+    A message that the server refuses with `-ERR` without closing the connection goes unnoticed. False if the server is
+    away, closes the connection or does not answer in time.
+    """
     host, _, port = url.removeprefix("nats://").partition(":")
     try:
         async with asyncio.timeout(ANSWER_S):

@@ -1,4 +1,4 @@
-"""The end of a run in words and for machines."""
+"""The report of a run for people and programs."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -51,17 +51,20 @@ def report(seed: int, minutes: float, evidence: Evidence, checks: list[Check]) -
     )
 
 
-def lines(told: Report) -> Iterator[str]:
-    yield f"{sum(told.faults.values())} faults: " + ", ".join(f"{n} × {kind}" for kind, n in told.faults.items())
-    if told.missed:
-        yield "nothing to hit: " + ", ".join(f"{n} × {kind}" for kind, n in told.missed.items())
-    for job in told.jobs:
+def lines(reported: Report) -> Iterator[str]:
+    yield f"{sum(reported.faults.values())} faults: " + ", ".join(
+        f"{n} × {kind}" for kind, n in reported.faults.items()
+    )
+    if reported.missed:
+        yield "nothing to hit: " + ", ".join(f"{n} × {kind}" for kind, n in reported.missed.items())
+    for job in reported.jobs:
         numbers = f"generation {job.generation}, {job.failures} failures, {job.losses} losses, {job.trainers} trainers"
         numbers = f"{numbers}, at most {job.longest_gap_s:.1f} s without a step"
         yield f"{job.name:8} {job.phase}: {numbers}; {job.certificate}"
-    for name, detail in told.checks.items():
+    for name, detail in reported.checks.items():
         yield f"{'FAIL' if detail else 'pass'}  {name}{f': {detail}' if detail else ''}"
-    yield f"seed {told.seed}, {told.minutes:g} minutes: {'all checks hold' if told.holds else 'NOT all checks hold'}"
+    verdict = "all checks hold" if reported.holds else "NOT all checks hold"
+    yield f"seed {reported.seed}, {reported.minutes:g} minutes: {verdict}"
 
 
 def _job(job: JobEvidence) -> JobReport:
@@ -75,7 +78,7 @@ def _job(job: JobEvidence) -> JobReport:
         trainers=len(job.traces),
         longest_gap_s=round(_longest_gap_s(job), 2),
         orders=len(job.orders),
-        certificate=view.certificate.says if view is not None and view.certificate is not None else "no certificate",
+        certificate=view.certificate.message if view is not None and view.certificate is not None else "no certificate",
     )
 
 

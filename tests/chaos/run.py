@@ -22,7 +22,7 @@ from tradewind.local.stack import Say
 START_S = 180.0
 SETTLE_S = 150.0
 SETTLE_S_PER_MINUTE = 15.0
-"""How long after the last fault the jobs may take to end."""
+"""Seconds per minute of the run that the jobs may take to end after the last fault."""
 LEFT_S = 40.0
 ANSWER_S = 60.0
 POLL_S = 0.2

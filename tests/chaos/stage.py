@@ -50,13 +50,13 @@ class Stage(LocalStack):
         self._expected: set[int] = set()
 
     def pid(self, name: str) -> int:
-        """0 while it is not running."""
+        """The pid of a part; 0 while it is not running."""
         part = self._parts.get(name)
         pid = part.pid if part is not None else 0
         return pid if pid and not children.is_dead(pid) else 0
 
     def send(self, name: str, number: signal.Signals) -> int:
-        """The pid, or 0 if the part is not running now. Its end is then no surprise."""
+        """Sends a signal, after which the part's end is expected; returns the pid, or 0 if it is not running."""
         pid = self.pid(name)
         if pid:
             if number in (signal.SIGKILL, signal.SIGTERM):
@@ -70,7 +70,7 @@ class Stage(LocalStack):
         return sorted(found)
 
     def strangers(self) -> list[str]:
-        """All processes but the parts: what jobs have started. Orphans among them are below us, too."""
+        """All processes that jobs have started, including orphans."""
         return [processes.describe(pid) for pid in self._workers_and_below()]
 
     def everything(self) -> list[str]:
@@ -133,7 +133,7 @@ class Stage(LocalStack):
 
 @contextlib.asynccontextmanager
 async def a_stage(say: Say) -> AsyncIterator[Stage]:
-    """Its folder stays, unless it is interrupted."""
+    """A running stage. Its folder stays, unless the run is interrupted."""
     folders: list[Path] = []
 
     def build(folder: Path, api: Api) -> Stage:

@@ -1,5 +1,6 @@
 """Each check of a chaos run can fail, and only on what it is about."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from messages.api import EventLine, JobView
 from messages.ids import Generation, JobName
 from messages.workers import SampleCertificate
-from tests.chaos.checks import CHECKS, judge
+from tests.chaos.checks import CHECKS, SLOW_CHECK, STALL_CHECK, judge
 from tests.chaos.evidence import Evidence, JobEvidence, Order, Traced
 from tests.chaos.faults import JOBS, Fault, Kind, Target
 from tests.chaos.forge import FORGED_LINE
@@ -57,8 +58,8 @@ BAD = {
     "generations only increased": with_job(replace(KILLS, traces=BACKWARDS)),
     "lost and stopped machines counted as no failure": with_job(replace(SLOW, view=a_view("slow", failures=1))),
     "no worker was lost without a kill": with_job(replace(SLOW, view=a_view("slow", losses=1))),
-    "slow ranks changed no world": with_job(replace(SLOW, orders=(Order(0, 5, 1, 2.0, 6.0),))),
-    "stalled ranks were removed": with_job(replace(STALLED, orders=(Order(1, 9, 1, 2.0, None),))),
+    SLOW_CHECK: with_job(replace(SLOW, orders=(Order(0, 5, 1, 2.0, 6.0),))),
+    STALL_CHECK: with_job(replace(STALLED, orders=(Order(1, 9, 1, 2.0, None),))),
     "each stall counted once, with a stack in its event": with_job(replace(STALLED, events=())),
     "no master exited by itself": replace(GOOD, exits=(Exit("master-1", 2),)),
     "no controller and no bus exited by itself": replace(GOOD, exits=(Exit("east", 1),)),
@@ -80,7 +81,7 @@ def test_each_check_fails_on_what_it_is_about_and_no_other_does(name: str) -> No
 
 def test_a_stall_that_counted_twice_is_found() -> None:
     twice = with_job(replace(STALLED, view=a_view("stalled", failures=2)))
-    assert [check.detail for check in judge(twice) if not check.holds] == ["1 stalls, 2 failures counted"]
+    assert [re.findall(r"\d+", check.detail) for check in judge(twice) if not check.holds] == [["1", "2"]]
 
 
 def test_a_rank_that_was_slow_while_a_machine_was_killed_is_not_judged() -> None:
@@ -93,4 +94,4 @@ def test_a_rank_that_was_slow_while_a_machine_was_killed_is_not_judged() -> None
 def test_a_run_in_which_no_rank_was_slow_or_stalled_proves_nothing() -> None:
     nobody = replace(GOOD, jobs={name: replace(job, orders=()) for name, job in GOOD.jobs.items()})
     failed = {check.name for check in judge(nobody) if not check.holds}
-    assert {"slow ranks changed no world", "stalled ranks were removed"} <= failed
+    assert {SLOW_CHECK, STALL_CHECK} <= failed

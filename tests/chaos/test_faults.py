@@ -8,7 +8,7 @@ import pytest
 from messages.api import WorkerView
 from messages.codec import MAX_BYTES
 from messages.ids import WorkerId
-from tests.chaos.faults import CALM_S, KV_KINDS, OPENING, Kind, Target, schedule
+from tests.chaos.faults import KV_KINDS, OPENING, QUIET_S, Kind, Target, schedule
 from tests.chaos.forge import Known, forge
 
 FORGED = [kind for kind in Kind if kind.name.startswith(("FORGE_", "GARBAGE_"))]
@@ -27,7 +27,7 @@ def test_twenty_minutes_have_every_kind_about_every_six_seconds_with_calm_stretc
     assert 170 <= len(faults) <= 240
     at_s = [fault.at_s for fault in faults]
     assert at_s == sorted(at_s) and at_s[-1] < 1200
-    assert sum(after - before >= CALM_S for before, after in pairwise(at_s)) >= 15
+    assert sum(after - before >= QUIET_S for before, after in pairwise(at_s)) >= 15
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from tests.chaos.report import Report
+from tests.cli.command import until_printed
 from tests.conftest import eventually
 from tests.e2e.traces import a_mark, carriers, nothing_is_left
 
@@ -32,12 +33,12 @@ def folders(folder: Path) -> list[Path]:
 
 @pytest.mark.slow
 async def test_one_minute_of_faults_costs_no_sample_and_leaves_no_process(tmp_path: Path) -> None:
-    mark, told = a_mark(), tmp_path / "report.json"
-    process = await a_run(mark, tmp_path, "--minutes", "1", "--seed", "7", "--json", str(told))
+    mark, reported = a_mark(), tmp_path / "report.json"
+    process = await a_run(mark, tmp_path, "--minutes", "1", "--seed", "7", "--json", str(reported))
     async with asyncio.timeout(BOUND_S):
         out, _ = await process.communicate()
     assert process.returncode == 0, out.decode()
-    report = msgspec.json.decode(told.read_bytes(), type=Report)
+    report = msgspec.json.decode(reported.read_bytes(), type=Report)
     assert report.holds and len(report.faults) > 5
     await nothing_is_left(mark)
 
@@ -47,8 +48,8 @@ async def test_ctrl_c_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
     mark = a_mark()
     process = await a_run(mark, tmp_path, "--minutes", "1")
     assert process.stdout is not None
-    while b"waiting" not in await asyncio.wait_for(process.stdout.readline(), BOUND_S):
-        pass
+    async with asyncio.timeout(BOUND_S):
+        await until_printed(process.stdout, b"waiting")
     await eventually(lambda: len(carriers(mark)) > 10, what="the workers start")
     process.send_signal(signal.SIGINT)
     async with asyncio.timeout(BOUND_S):

@@ -1,8 +1,8 @@
 """The training script of all four jobs: a tiny model on the SDK that obeys orders from a folder.
 
-`train.py FOLDER STEPS BATCH STEP_S [escape]`. Steps take their time while FOLDER/hold exists. An order is a file; the
-rank that it names takes it by renaming it, so each is obeyed once. At the end each rank writes what it has. With
-`escape` it starts a child that has no environment and a session of its own.
+`train.py FOLDER STEPS BATCH STEP_S [escape]`. Steps last STEP_S while FOLDER/hold exists. An order is a file; the rank
+that it names renames it, so each is carried out once. At the end each rank writes its result. With `escape` it starts a
+child without an environment in its own session.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ class Waves(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
 
 
 def take_order(folder: Path, rank: int, world_size: int) -> tuple[str, dict[str, float]] | None:
-    """An order needs a peer: without one nobody waits for the rank."""
+    """Takes an order for this rank, if it has a peer: otherwise no rank waits for it."""
     for file in sorted(folder.glob("order-*.json")) if world_size > 1 else ():
         with contextlib.suppress(OSError):
             order = json.loads(file.read_text())

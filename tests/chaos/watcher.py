@@ -1,4 +1,4 @@
-"""What is seen of the jobs while they run: their newest views, and lines for a person who watches."""
+"""Watches the jobs while they run: stores their newest views, and prints lines for people."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ class Watcher:
         return [Known(name, worker) for name, view in sorted(self.views.items()) for worker in view.workers]
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         loop = asyncio.get_running_loop()
         said_s = loop.time()
         async with session() as opened:

@@ -12,7 +12,7 @@ from runtime.children import free_port
 
 @asynccontextmanager
 async def answering(answer: Callable[[web.Request], Awaitable[web.Response]]) -> AsyncIterator[dict[str, str]]:
-    """The environment in which commands ask it."""
+    """Serves the answers; gives the environment for commands."""
     app = web.Application()
     app.add_routes([web.route("*", "/{path:.*}", answer)])
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)

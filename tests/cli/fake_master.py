@@ -1,4 +1,4 @@
-"""A master's API that a test tells what to answer, on a free port, and that can be restarted."""
+"""A fake master: an API with the answers of a test, on a free port, that can be restarted."""
 
 import asyncio
 import socket
@@ -10,12 +10,16 @@ import msgspec
 from aiohttp import web
 
 from messages.api import EventLine, Health, JobList, JobView, LogLine, Problem, ProgressLine, Version
+from messages.budgets import BudgetView
 from messages.costs import CostView
+from messages.criteria import WhenSpent
 from messages.events import JOB_ENDS
 from messages.ids import Generation, JobName
 from messages.jobs import JobSpec
 from messages.workers import WrittenCheckpoint
 from runtime.children import free_port
+
+STOPPING = "stopped by a person; waiting up to 40 s for worker a to end the loop body and save"
 
 
 def a_view(name: str = "mnist", phase: str = "running", **changes: Any) -> JobView:
@@ -34,32 +38,32 @@ def a_view(name: str = "mnist", phase: str = "running", **changes: Any) -> JobVi
 
 @dataclass
 class FakeMaster:
-    """Streams give all that is known, then what is added, until the job has ended or the master is stopped."""
+    """Its streams send all lines, also new ones, until the job has ended or the master stops."""
 
     port: int = field(default_factory=free_port)
     token: str = ""
     leader: str | None = None
-    """Where the one that leads is, if this one does not."""
+    """The URL of the leader, if this master is a standby."""
     refused: int = 0
-    """Requests, because of that."""
+    """Number of requests that the standby refused."""
     views: dict[str, JobView] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
-    """Jobs whose records this one cannot read."""
+    """Jobs with unreadable records."""
     lines: list[LogLine] = field(default_factory=list)
     events: list[EventLine] = field(default_factory=list)
     progress: list[ProgressLine] = field(default_factory=list)
     submitted: list[JobSpec] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     stops_after: int = 0
-    """How often a job that is stopping has to be looked at until it has ended."""
+    """Number of requests for a stopping job until it has ended."""
     saves: WrittenCheckpoint | None = None
-    """What is written for a stop."""
+    """The checkpoint that a stop writes."""
     stopped_with: bytes = b""
     """The body of the last stop."""
     cost_micro_usd: int = 0
     fleet: str = ""
     streams: int = 0
-    """Opened so far."""
+    """Number of opened streams."""
     on_submit: Callable[["FakeMaster"], None] = lambda master: None
     _runner: web.AppRunner | None = None
     _away: asyncio.Event = field(default_factory=asyncio.Event)
@@ -84,6 +88,7 @@ class FakeMaster:
                 web.post("/v1/jobs/{name}/scale", self._scale),
                 web.post("/v1/jobs/{name}/reload", self._reload),
                 web.get("/v1/jobs/{name}/cost", self._cost),
+                web.get("/v1/jobs/{name}/budget", self._budget),
                 web.get("/v1/jobs/{name}/logs", self._logs),
                 web.get("/v1/jobs/{name}/events", self._job_events),
                 web.get("/v1/jobs/{name}/progress", self._progress),
@@ -105,8 +110,8 @@ class FakeMaster:
             self._runner = None
 
     def end(self, name: str, phase: str, why: str = "") -> None:
-        """The last event, and the phase that goes with it."""
-        kind = next(kind for kind, told in JOB_ENDS.items() if told == phase)
+        """Adds the last event and sets its phase."""
+        kind = next(kind for kind, reported in JOB_ENDS.items() if reported == phase)
         self.events.append(
             EventLine(at=float(len(self.events)), scope=name, kind=kind, text=f"the job has {phase}", why=why)
         )
@@ -141,7 +146,18 @@ class FakeMaster:
                 micro_usd_per_hour=0,
                 machines=0,
                 node_s=0.0,
-                by_doing={},
+                by_activity={},
+            )
+        )
+
+    async def _budget(self, request: web.Request) -> web.Response:
+        return self._json(
+            BudgetView(
+                job=JobName(request.match_info["name"]),
+                micro_usd_total=None,
+                when_spent=WhenSpent.PAUSE,
+                micro_usd=self.cost_micro_usd,
+                reserve_micro_usd=0,
             )
         )
 
@@ -177,8 +193,9 @@ class FakeMaster:
         name = request.match_info["name"]
         self.stopped_with = await request.read()
         if self.stops_after:
-            why = "stopped by a person; waiting up to 40 s for worker a to end the loop body and save"
-            self.views[name] = msgspec.structs.replace(self.views[name], phase="reshaping", why=why, stop_grace_s=40.0)
+            self.views[name] = msgspec.structs.replace(
+                self.views[name], phase="reshaping", why=STOPPING, stop_grace_s=40.0
+            )
         else:
             self._saves_and_ends(name)
         return self._json(self.views[name])
@@ -204,19 +221,20 @@ class FakeMaster:
         return self._json(Version("0.1.0", 1, 1, self.fleet))
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
-        rank, tail = request.query.get("rank"), request.query.get("tail")
-        first = max(0, len(self.lines) - int(tail)) if tail else 0
-        return await self._stream(request, self.lines, first, lambda line: rank is None or line.rank == int(rank))
+        rank = request.query.get("rank")
+        return await self._stream(request, self.lines, lambda line: rank is None or line.rank == int(rank))
 
     async def _job_events(self, request: web.Request) -> web.StreamResponse:
-        return await self._stream(request, self.events, 0, lambda event: True)
+        return await self._stream(request, self.events, lambda event: True)
 
     async def _progress(self, request: web.Request) -> web.StreamResponse:
-        return await self._stream(request, self.progress, 0, lambda message: True)
+        return await self._stream(request, self.progress, lambda message: True)
 
     async def _stream(
-        self, request: web.Request, known: list[Any], first: int, wanted: Callable[[Any], bool]
+        self, request: web.Request, known: list[Any], wanted: Callable[[Any], bool]
     ) -> web.StreamResponse:
+        tail = request.query.get("tail")
+        first = max(0, len(known) - int(tail)) if tail is not None else 0
         self.streams += 1
         response = web.StreamResponse()
         await response.prepare(request)

@@ -1,4 +1,4 @@
-"""What the shell completes."""
+"""Completion in the shell."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`tradewind cost`: what a person reads of a job's ledger, from a master that answers and one that does not."""
+"""`tradewind cost`: the text and the JSON of a job's ledger."""
 
 import json
 from collections.abc import AsyncIterator
@@ -16,6 +16,9 @@ from messages.measured import MeasuredCompute, MeasuredProfile
 from tests.cli.answering import answering, as_json
 from tests.cli.command import tradewind
 from tests.cli.fake_master import a_view
+from tradewind.client.errors import JobUnknown
+from tradewind.terminal import output
+from tradewind.terminal.costs import cost_lines
 
 USD = 1_000_000
 JOB = JobName("mnist")
@@ -31,7 +34,7 @@ def a_cost(**changes: Any) -> CostView:
         micro_usd_per_hour=1_600_000,
         machines=2,
         node_s=36_000.0,
-        by_doing={"starting": USD, "working": 6 * USD, "recovering": 400_000, "idle": 600_000},
+        by_activity={"starting": USD, "working": 6 * USD, "recovering": 400_000, "idle": 600_000},
         by_region={"us-central1": 8 * USD},
         by_accelerator={"L4": 8 * USD},
         on_demand_micro_usd=16 * USD,
@@ -70,24 +73,22 @@ async def master() -> AsyncIterator[Answers]:
 async def test_everything_that_a_person_asks_is_told_in_a_line_each(master: Answers) -> None:
     done = await tradewind("cost", "mnist", environ=master.environ)
     assert done.code == 0, done.err
-    assert done.out.splitlines()[:6] == [
-        "Job mnist has cost 8.2500 USD: "
-        "8.0000 USD for 10.00 node-hours and about 0.2500 USD for 2.5 GiB that left a zone.",
-        "  now          2 machines cost 1.6000 USD an hour",
-        "  1,000 steps  0.4125 USD, over 20,000 steps and 640,000 samples",
-        "  wasted       2.0000 USD, 25.0% of the machines' cost: 1.0000 starting, 0.4000 recovering, 0.6000 idle",
-        "  on demand    16.0000 USD for the same machines: 50% saved on machines",
-        "  forecast     41.2500 USD when 100,000 steps are done: 33.0000 USD more in about 20 h",
-    ]
+    assert done.out.splitlines()[:6] == [*cost_lines(master.cost)]
+    assert done.says("mnist", "8.2500 USD", "8.0000 USD", "10.00 node-hours", "0.2500 USD", "2.5 GiB")
+    assert done.says("now", "2 machines", "1.6000 USD")
+    assert done.says("1,000 steps", "0.4125 USD", "20,000", "640,000")
+    assert done.says("wasted", "2.0000 USD", "25.0%", "1.0000 starting", "0.4000 recovering", "0.6000 idle")
+    assert done.says("on demand", "16.0000 USD", "50% saved")
+    assert done.says("forecast", "41.2500 USD", "100,000", "33.0000 USD", "20 h")
     (row,) = [line.split() for line in done.out.splitlines() if line.startswith("us-central1-a")]
     assert row == ["us-central1-a", "L4", "g2-standard-8", "spot", "10.00", "8.0000", "75%"]
-    assert done.out.splitlines()[-1] == "Next: tradewind status mnist"
+    assert done.hint == ["tradewind", "status", "mnist"]
 
 
 async def test_steps_that_cost_nothing_are_not_taken_for_done(master: Answers) -> None:
     master.cost = a_cost(forecast=ForecastView(1200, 0, 0, None, 1193))
     done = await tradewind("cost", "mnist", environ=master.environ)
-    assert "  forecast     1193 steps of 1,200 are left, and cost nothing here" in done.out.splitlines()
+    assert done.says("forecast", "1193 steps", "1,200") and not done.says("forecast", "0.0000")
 
 
 async def test_json_is_what_the_master_told(master: Answers) -> None:
@@ -105,18 +106,15 @@ async def test_a_job_that_has_cost_nothing_says_why_and_divides_nothing_by_nothi
         micro_usd_per_hour=0,
         machines=0,
         node_s=0.0,
-        by_doing={},
+        by_activity={},
         note="This master has no fleet.",
     )
     done = await tradewind("cost", "mnist", environ=master.environ)
     assert done.code == 0, done.err
-    assert done.out.splitlines() == [
-        "Job mnist has cost 0.0000 USD: 0.00 node-hours.",
-        "This master has no fleet.",
-        "  1,000 steps  no step was reported yet",
-        "  forecast     none before the first step",
-        "Next: tradewind status mnist",
-    ]
+    assert done.out.splitlines() == [*cost_lines(master.cost)]
+    assert done.says("mnist", "0.0000 USD", "0.00 node-hours")
+    assert master.cost.note in done.out.splitlines()
+    assert [line.split()[0] for line in done.out.splitlines()[2:]] == ["1,000", "forecast"]
 
 
 async def test_regions_unpriced_time_and_a_missing_number_of_steps_are_told(master: Answers) -> None:
@@ -124,9 +122,9 @@ async def test_regions_unpriced_time_and_a_missing_number_of_steps_are_told(mast
         by_region={"us-central1": 3 * USD, "europe-west4": 5 * USD}, unpriced_node_s=7200.0, forecast=None
     )
     done = await tradewind("cost", "mnist", environ=master.environ)
-    assert "  regions      europe-west4 5.0000 USD, us-central1 3.0000 USD" in done.out
-    assert "  forecast     not without the number of steps: --steps N" in done.out
-    assert "  unpriced     2 h of machines whose price is not known count as free" in done.out
+    assert done.says("regions", "europe-west4 5.0000", "us-central1 3.0000")
+    assert done.says("forecast", "--steps N")
+    assert done.says("unpriced", "2 h")
 
 
 async def test_nothing_is_foretold_of_a_job_that_has_ended(master: Answers) -> None:
@@ -139,8 +137,7 @@ async def test_nothing_is_foretold_of_a_job_that_has_ended(master: Answers) -> N
 async def test_an_unknown_job_is_answered_with_the_one_that_was_meant(master: Answers) -> None:
     done = await tradewind("cost", "mnits", environ=master.environ)
     assert done.code == 2
-    assert "There is no job 'mnits'. Did you mean 'mnist'?" in done.err
-    assert "Traceback" not in done.err
+    assert done.error == JobUnknown("mnits", ["mnist"]).message
 
 
 @pytest.mark.parametrize("bad", ["0", "many", "-3"])
@@ -155,5 +152,4 @@ async def test_where_the_time_of_a_step_goes_is_told_if_it_was_measured(master: 
     measured = MeasuredProfile(1_400_000_000, 256, 2.5, 0.25, {"L4": MeasuredCompute(0.012, 0.05)})
     master.cost = a_cost(measured=measured)
     done = await tradewind("cost", "mnist", environ=master.environ)
-    line = "  a step       2.5 s, 25% of it waiting for others; 12 ms a sample on L4; 1.4 GB of gradients"
-    assert line in done.out.splitlines(), done.err
+    assert output.labelled("a step", output.step_text(measured)) in done.out.splitlines(), done.err

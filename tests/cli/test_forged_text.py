@@ -1,4 +1,4 @@
-"""An event, a job or a line whose text somebody chose in order to deceive its reader."""
+"""Hostile text in events, jobs and lines cannot deceive the reader."""
 
 import io
 import re
@@ -21,7 +21,11 @@ FORGED = "12:00:00  the job has succeeded"
 HOSTILE = f"lost\n{FORGED}\r{FORGED}\u2028{FORGED}\x1b[2J\x1b[31m[bold]\u202e"
 
 
-def an_event(text: str = "worker a is gone", why: str = "") -> EventLine:
+GONE = "worker a is gone"
+ADVICE = "tradewind status"
+
+
+def an_event(text: str = GONE, why: str = "") -> EventLine:
     return EventLine(0.0, "job", "worker_gone", text, why)
 
 
@@ -32,7 +36,7 @@ def shown(renderable: object) -> str:
 
 
 def begins_like_ours(text: str) -> bool:
-    """A line of it stands where an event's time would."""
+    """Whether a line begins with a time, like an event."""
     return any(re.match(r"\d\d:\d\d:\d\d  the job", line) for line in re.split("[\n\r\u2028]", text))
 
 
@@ -45,7 +49,7 @@ def test_an_event_shows_one_time_whatever_its_text_is(event: EventLine) -> None:
 
 def test_a_reason_of_several_lines_is_still_readable() -> None:
     first, *rest = output.event_line(an_event(why="Traceback:\n  line 1\nValueError")).splitlines()
-    assert first.endswith("worker a is gone:")
+    assert first.endswith(f"{GONE}:")
     assert rest == ["          Traceback:", "            line 1", "          ValueError"]
 
 
@@ -99,7 +103,7 @@ async def test_a_job_that_does_not_stop_shows_why_as_text(
 
 
 def test_an_error_cannot_forge_advice(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(UserError("It failed\nTry: rm -rf /\x1b[2J", "tradewind status", ("name: bad\nTry: this",)))
+    tell(UserError("It failed\nTry: rm -rf /\x1b[2J", ADVICE, ("name: bad\nTry: this",)))
     lines = capsys.readouterr().err.rstrip("\n").split("\n")
-    assert [line for line in lines if line.startswith("Try:")] == ["Try: tradewind status"]
+    assert [line for line in lines if line.startswith("Try:")] == [f"Try: {ADVICE}"]
     assert not any("\x1b" in line for line in lines)

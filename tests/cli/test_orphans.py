@@ -1,4 +1,4 @@
-"""A removal by hand that is looked at again before every try."""
+"""`tradewind reap` checks each resource again before every attempt to remove it."""
 
 from controlplane.clouds.outcomes import Done
 from controlplane.reaper.findings import Found
@@ -10,24 +10,24 @@ from tradewind.cli.orphans import orphan_view, remove_all
 
 
 async def removed_with(*answers: UserError | str) -> tuple[str, str, int]:
-    """The outcome, what was in the way, and how often the cloud was asked."""
+    """The outcome, the problem, and the number of requests to the cloud."""
     cloud, left = BusyCloud(Done()), list(answers)
     found = Found(a_pool(), "nobody knows it")
 
-    async def why_kept(_: Found) -> str:
+    async def why_not_removed(_: Found) -> str:
         answer = left.pop(0)
         if isinstance(answer, UserError):
             raise answer
         return answer
 
-    [view] = await remove_all(cloud, [found], [orphan_view(found, None, "")], why_kept)
+    [view] = await remove_all(cloud, [found], [orphan_view(found, None, "")], why_not_removed)
     return view.outcome, view.trouble, cloud.asked
 
 
 async def test_a_master_that_does_not_answer_once_ends_no_removal() -> None:
-    assert await removed_with(NobodyKnows("Nobody tells which jobs live."), "") == ("removed", "", 1)
+    assert await removed_with(NobodyKnows("Away."), "") == ("removed", "", 1)
 
 
-async def test_whoever_answers_and_cannot_know_ends_it() -> None:
+async def test_the_one_that_answers_and_cannot_know_ends_it() -> None:
     trouble = "The master has another fleet"
     assert await removed_with(UserError(f"{trouble}.")) == ("failed", trouble, 0)

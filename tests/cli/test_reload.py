@@ -1,13 +1,14 @@
-"""`tradewind reload`, against a master that answers as told."""
+"""`tradewind reload` with a fake master."""
 
 from tests.cli.builders import asked
 from tests.cli.fake_master import FakeMaster, a_view
+from tradewind.cli.reload import reload_text
 
 
 async def test_reload_tells_how_many_will_be_replaced(master: FakeMaster) -> None:
     master.views = {"mnist": a_view(world_size=4), "waiting": a_view("waiting", world_size=0)}
     done = await asked(master, "reload", "mnist")
-    assert "Reloading mnist: 4 workers still run the old code." in done.out
-    assert "Next: tradewind events mnist --follow" in done.out
+    assert done.out.strip() == reload_text("mnist", 4) and done.says("mnist", "4 workers")
+    assert done.hint == ["tradewind", "events", "mnist", "--follow"]
     done = await asked(master, "reload", "waiting")
-    assert "Reloading waiting: no worker runs old code." in done.out
+    assert done.out.strip() == reload_text("waiting", 0)

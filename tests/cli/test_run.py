@@ -1,5 +1,6 @@
-"""What `tradewind run` makes of its arguments, before anything is started."""
+"""The arguments of `tradewind run`, before any process starts."""
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -68,16 +69,15 @@ def test_a_number_of_workers_that_is_none_is_refused(value: str) -> None:
 
 
 @pytest.mark.parametrize(("value", "least", "most"), [("4", 1, 4), ("2:4", 2, 4), ("4:4", 4, 4)])
-def test_a_run_goes_on_with_as_few_workers_as_was_said_or_with_one(value: str, least: int, most: int) -> None:
+def test_a_run_continues_with_as_few_workers_as_was_said_or_with_one(value: str, least: int, most: int) -> None:
     assert parsed("--workers", value, "train.py")["workers"] == (least, most)
 
 
 async def test_more_workers_at_least_than_there_are_to_be_are_refused_at_once(here: Path) -> None:
     done = await tradewind("run", "--workers", "3:2", "train.py", environ={}, cwd=here)
     assert done.code == 2
-    assert (
-        done.err == "Error: The minimum (3 workers) is larger than the maximum (2).\nTry: tradewind run --workers 3 …\n"
-    )
+    assert "3 workers" in done.error and "(2)" in done.error
+    assert done.hint == ["tradewind", "run", "--workers", "3", "…"]
 
 
 @pytest.mark.parametrize(
@@ -137,17 +137,16 @@ def test_a_number_of_gpus_that_is_none_is_refused_before_anything_is_started(her
 
 
 def test_more_ranks_than_gpus_are_warned_of_before_anything_is_started() -> None:
-    assert gpu_warning(4, 1, 2) == (
-        "4 ranks share 2 GPUs of this machine, which NCCL refuses; "
-        "use at most 2 workers, or a script that computes with gloo"
-    )
+    warning = gpu_warning(4, 1, 2) or ""
+    assert all(part in warning for part in ("4 ranks", "2 GPUs", "NCCL", "2 workers", "gloo"))
     assert [gpu_warning(*sizes) for sizes in ((1, 8, 4), (4, 1, 0), (4, 2, 8))] == [None, None, None]
 
 
 def test_a_folder_is_no_script(here: Path) -> None:
     with pytest.raises(UserError) as refused:
         a_spec(".")
-    assert (refused.value.sentence, refused.value.hint) == (". is a folder, not a script.", "tradewind run train.py")
+    assert refused.value.message.startswith(". ")
+    assert refused.value.hint.split() == ["tradewind", "run", "train.py"]
 
 
 def test_the_job_runs_the_script_here_with_this_interpreter(here: Path) -> None:
@@ -165,13 +164,14 @@ def test_a_module_need_not_be_a_file(here: Path) -> None:
 def test_a_missing_script_is_answered_with_the_nearest_one(here: Path) -> None:
     with pytest.raises(UserError) as refused:
         a_spec("trian.py")
-    assert (refused.value.sentence, refused.value.hint) == ("There is no script trian.py.", "tradewind run train.py")
+    assert "trian.py" in refused.value.message
+    assert refused.value.hint.split() == ["tradewind", "run", "train.py"]
 
 
 async def test_a_missing_script_is_one_sentence_at_once(tmp_path: Path) -> None:
     done = await tradewind("run", "--workers", "4", "nope.py", environ={}, cwd=tmp_path)
     assert done.code == 2
-    assert done.err == "Error: There is no script nope.py.\nTry: tradewind run --help\n"
+    assert "nope.py" in done.error and done.hint == ["tradewind", "run", "--help"]
 
 
 def test_more_workers_at_least_than_at_most_is_refused(here: Path) -> None:
@@ -182,7 +182,7 @@ def test_more_workers_at_least_than_at_most_is_refused(here: Path) -> None:
 def test_an_interpreter_that_is_not_there_is_refused() -> None:
     with pytest.raises(UserError) as refused:
         interpreter("/nowhere/python")
-    assert "/nowhere/python" in refused.value.sentence
+    assert "/nowhere/python" in refused.value.message
 
 
 def test_several_ranks_on_a_machine_take_one_thread_each_unless_told_otherwise() -> None:
@@ -218,15 +218,15 @@ def test_what_is_not_a_regular_file_is_no_script(here: Path) -> None:
     for script in ("pipe.py", "/dev/zero"):
         with pytest.raises(UserError) as refused:
             a_spec(script)
-        assert refused.value.sentence == f"{script} is not a regular file, so it is no script."
+        assert script in refused.value.message and "regular" in refused.value.message
 
 
 def test_a_script_that_cannot_be_looked_at_is_refused_in_a_sentence(here: Path) -> None:
     (here / "circle.py").symlink_to("circle.py")
-    for script, why in (("circle.py", "Too many levels of symbolic links"), ("x" * 300, "File name too long")):
+    for script, why in (("circle.py", os.strerror(errno.ELOOP)), ("x" * 300, os.strerror(errno.ENAMETOOLONG))):
         with pytest.raises(UserError) as refused:
             a_spec(script)
-        assert refused.value.sentence == f"The script {script} cannot be read: {why}."
+        assert script in refused.value.message and why in refused.value.message
 
 
 def test_a_current_folder_that_was_removed_is_refused_in_a_sentence(
@@ -236,5 +236,5 @@ def test_a_current_folder_that_was_removed_is_refused_in_a_sentence(
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    with pytest.raises(UserError, match="The current folder does not exist any more"):
+    with pytest.raises(UserError, match="folder"):
         a_spec(str(here / "train.py"))

@@ -1,4 +1,4 @@
-"""A leader and a standby: the command finds the one that leads, and says so in one sentence if there is none."""
+"""A leader and a standby: commands find the leader, and report it if there is none."""
 
 import asyncio
 import contextlib
@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from messages.api import EventLine
-from messages.jobs import JobSpec, Launch, Workers
 from runtime.children import free_port
+from runtime.exit_codes import EXIT_UNREACHABLE
 from tests.cli.command import tradewind
 from tests.cli.fake_master import FakeMaster, a_view
 from tests.conftest import eventually
+from tests.specs import a_spec
 from tradewind.client.api import Api, session
-from tradewind.client.errors import MasterAway
+from tradewind.client.errors import MasterAway, NotLeading
 from tradewind.client.following import Seen, follow, source_of_event
 
 NOBODY = "http://127.0.0.1:1"
@@ -29,7 +30,7 @@ async def standby(master: FakeMaster) -> AsyncIterator[FakeMaster]:
 
 @contextlib.asynccontextmanager
 async def deaf_master() -> AsyncIterator[str]:
-    """Takes requests and ends without an answer."""
+    """A server that closes the connection without an answer."""
     port = free_port()
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -40,15 +41,11 @@ async def deaf_master() -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{port}"
 
 
-def a_job() -> JobSpec:
-    return JobSpec("mnist", Launch(script="train.py"), Workers(max=2))
-
-
 async def test_the_one_that_leads_is_asked_whatever_its_place(master: FakeMaster, standby: FakeMaster) -> None:
     master.views["mnist"] = a_view()
     for urls in (f"{standby.url},{master.url}", f"{NOBODY}, {standby.url}, {master.url}/", f"{master.url},{NOBODY}"):
         done = await tradewind("status", "mnist", environ={"TRADEWIND_API_URL": urls})
-        assert (done.code, done.err) == (0, "")
+        assert (done.code, done.error) == (0, "")
         assert "mnist" in done.out
 
 
@@ -56,10 +53,8 @@ async def test_a_standby_is_one_sentence_with_the_address_of_the_leader(
     master: FakeMaster, standby: FakeMaster
 ) -> None:
     done = await tradewind("status", environ={"TRADEWIND_API_URL": standby.url})
-    assert done.code == 2
-    sentence, hint = done.err.splitlines()
-    assert sentence == f"Error: The master at {standby.url} is a standby; the one at {master.url} leads."
-    assert f"TRADEWIND_API_URL={master.url}" in hint
+    assert (done.code, done.error) == (EXIT_UNREACHABLE, str(NotLeading(standby.url, master.url)))
+    assert master.url in done.error and f"TRADEWIND_API_URL={master.url}," in done.hint
 
 
 async def test_an_address_that_is_none_is_refused(master: FakeMaster) -> None:
@@ -68,10 +63,12 @@ async def test_an_address_that_is_none_is_refused(master: FakeMaster) -> None:
     assert "TRADEWIND_API_URL" in done.err
 
 
-async def test_whoever_was_found_to_lead_is_asked_first_from_then_on(master: FakeMaster, standby: FakeMaster) -> None:
+async def test_the_one_that_was_found_to_lead_is_asked_first_from_then_on(
+    master: FakeMaster, standby: FakeMaster
+) -> None:
     async with session() as opened:
         api = Api(opened, f"{standby.url},{master.url}")
-        await api.submit(a_job())
+        await api.submit(a_spec("mnist", 2))
         assert api.url == master.url
         assert [spec.name for spec in master.submitted] == ["mnist"]
 
@@ -81,7 +78,7 @@ async def test_while_a_standby_takes_over_the_command_waits(master: FakeMaster, 
     standby.leader = ""
     async with session() as opened, asyncio.TaskGroup() as tasks:
         api = Api(opened, f"{standby.url},{master.url}")
-        asking = tasks.create_task(api.submit(a_job()), name="submit")
+        asking = tasks.create_task(api.submit(a_spec("mnist", 2)), name="submit")
         await eventually(lambda: standby.refused)
         standby.leader = None
     assert asking.result().name == "mnist"
@@ -91,12 +88,12 @@ async def test_what_may_have_been_done_is_not_asked_of_another(master: FakeMaste
     async with session() as opened, deaf_master() as deaf:
         api = Api(opened, f"{deaf},{master.url}")
         with pytest.raises(MasterAway):
-            await api.submit(a_job())
+            await api.submit(a_spec("mnist", 2))
         assert master.submitted == []
         assert await api.jobs() == ()
 
 
-async def test_a_stream_goes_on_at_the_next_leader(master: FakeMaster, standby: FakeMaster) -> None:
+async def test_a_stream_continues_at_the_next_leader(master: FakeMaster, standby: FakeMaster) -> None:
     for fake in (master, standby):
         fake.views["mnist"] = a_view()
         fake.events.append(EventLine(at=1.0, scope="mnist", kind="job_submitted", text="submitted"))

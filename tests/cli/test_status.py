@@ -1,18 +1,21 @@
-"""`tradewind status`, against a master that answers as told."""
+"""`tradewind status` with a fake master."""
 
 import json
+import re
 import time
 
 from messages.api import PausedRank, WorkerView
 from messages.ids import Rank, WorkerId
 from tests.cli.builders import asked
 from tests.cli.fake_master import FakeMaster, a_view
+from tradewind.cli.status import NO_JOBS
+from tradewind.client.errors import JobUnknown
 
 
 async def test_status_says_that_a_job_has_succeeded_and_is_running(master: FakeMaster) -> None:
-    for phase, says in (("running", "is running"), ("succeeded", "has succeeded"), ("stopped", "was stopped")):
+    for phase, text in (("running", "is running"), ("succeeded", "has succeeded"), ("stopped", "was stopped")):
         master.views["mnist"] = a_view("mnist", phase)
-        assert f"mnist {says}: a world of 2" in (await asked(master, "status", "mnist")).out
+        assert f"mnist {text}: a world of 2" in (await asked(master, "status", "mnist")).out
 
 
 async def test_status_lists_the_jobs_and_the_next_command(master: FakeMaster) -> None:
@@ -21,7 +24,7 @@ async def test_status_lists_the_jobs_and_the_next_command(master: FakeMaster) ->
     assert done.code == 0
     rows = [line.split()[:2] for line in done.out.splitlines() if line.startswith(("mnist", "old"))]
     assert rows == [["mnist", "running"], ["old", "failed"]]
-    assert done.out.endswith("Next: tradewind status mnist\n")
+    assert done.hint == ["tradewind", "status", "mnist"]
 
 
 async def test_status_lists_a_job_whose_record_cannot_be_read_and_where_that_is_explained(master: FakeMaster) -> None:
@@ -29,21 +32,20 @@ async def test_status_lists_a_job_whose_record_cannot_be_read_and_where_that_is_
     done = await asked(master, "status")
     (row,) = (line for line in done.out.splitlines() if line.startswith("newer"))
     assert row.split()[1] == "unread"
-    assert row.endswith("this master has not read its record; try: tradewind status newer")
+    assert row.split()[-3:] == ["tradewind", "status", "newer"]
     assert json.loads((await asked(master, "status", "--json")).out)["unread"] == ["newer"]
     explained = await asked(master, "status", "newer")
     assert (explained.code, explained.out) == (2, "")
-    assert explained.err == (
-        "Error: There is a job 'newer', but its record cannot be read.\nTry: a master of its version\n"
-    )
-    assert "Did you mean 'newer'?" in (await asked(master, "status", "never")).err
+    assert "'newer'" in explained.error and explained.hint == ["a", "master", "of", "its", "version"]
+    assert (await asked(master, "status", "never")).error == JobUnknown("never", ["mnist", "newer"]).message
+    assert "'newer'" in JobUnknown("never", ["mnist", "newer"]).message
 
 
 async def test_where_only_jobs_are_that_cannot_be_read_there_are_jobs(master: FakeMaster) -> None:
     master.unread = ("newer",)
     done = await asked(master, "status")
-    assert "There are no jobs yet" not in done.out
-    assert done.out.endswith("Next: tradewind status newer\n")
+    assert NO_JOBS not in done.out
+    assert done.hint == ["tradewind", "status", "newer"]
 
 
 async def test_status_of_a_job_shows_its_workers(master: FakeMaster) -> None:
@@ -53,7 +55,7 @@ async def test_status_of_a_job_shows_its_workers(master: FakeMaster) -> None:
     master.views = {"mnist": a_view(workers=workers)}
     done = await asked(master, "status", "mnist")
     assert "w1-aa" in done.out
-    assert done.out.endswith("Next: tradewind logs mnist --follow\n")
+    assert done.hint == ["tradewind", "logs", "mnist", "--follow"]
 
 
 async def test_status_of_a_job_shows_which_ranks_are_paused_and_why(master: FakeMaster) -> None:
@@ -62,7 +64,7 @@ async def test_status_of_a_job_shows_which_ranks_are_paused_and_why(master: Fake
         worker=WorkerId("w1-aa"), cluster="local", phase="ready", presence="alive", ranks=(Rank(0),), paused=paused
     )
     master.views = {"mnist": a_view(workers=(worker,))}
-    assert "\nrank 0: evaluating for 1" in (await asked(master, "status", "mnist")).out
+    assert re.search(r"^rank 0: evaluating .*1[23] s$", (await asked(master, "status", "mnist")).out, re.MULTILINE)
 
 
 async def test_status_as_json_is_what_the_master_said(master: FakeMaster) -> None:

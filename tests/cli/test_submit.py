@@ -1,22 +1,26 @@
-"""`tradewind submit`, against a master that answers as told."""
+"""`tradewind submit` with a fake master."""
 
-import asyncio
 import json
-import signal
 from pathlib import Path
 
+import pytest
+
 from messages.api import EventLine
+from runtime.exit_codes import EXIT_UNREACHABLE
 from tests.cli.builders import a_job_file, asked, some_lines
-from tests.cli.command import finished, started, tradewind
+from tests.cli.command import tradewind
 from tests.cli.fake_master import FakeMaster, a_view
-from tests.conftest import eventually
+from tradewind.cli import submit as submitting
+from tradewind.cli.submit import submitted_text
+from tradewind.client.errors import unreachable
+
+FAILED = "rank 0 exited with 7; no failure is allowed\nValueError: no data"
 
 
 async def test_submit_says_what_was_submitted_and_the_next_command(master: FakeMaster, tmp_path: Path) -> None:
     done = await asked(master, "submit", a_job_file(tmp_path))
-    assert (done.code, done.err) == (0, "")
-    assert "Job mnist was submitted" in done.out
-    assert done.out.endswith("Next: tradewind logs mnist --follow\n")
+    assert (done.code, done.out.strip()) == (0, submitted_text(master.views["mnist"]))
+    assert "mnist" in done.out and done.hint == ["tradewind", "logs", "mnist", "--follow"]
     assert master.submitted[0].launch.workdir == str(tmp_path)
 
 
@@ -25,7 +29,7 @@ async def test_submit_says_that_a_capacity_section_is_not_used_where_there_is_no
 ) -> None:
     job = a_job_file(tmp_path, "{name: mnist, launch: {script: train.py}, capacity: {max_usd_total: 5}}")
     done = await asked(master, "submit", job, "--json")
-    assert "its capacity section is not used: this master has no fleet, so no budget is kept" in done.err
+    assert done.says("warning: ", "capacity", "budget")
     assert json.loads(done.out)["name"] == "mnist"
     master.views.clear()
     master.fleet = "prod"
@@ -35,44 +39,32 @@ async def test_submit_says_that_a_capacity_section_is_not_used_where_there_is_no
 async def test_submit_with_wait_shows_the_lines_and_exits_with_the_jobs_result(
     master: FakeMaster, tmp_path: Path
 ) -> None:
-    def fail(told: FakeMaster) -> None:
-        told.lines += some_lines()
-        told.events.append(EventLine(0.1, "mnist", "trainer_failed", "rank 0 exited with 7", fields={"code": 7}))
-        told.end("mnist", "failed", "rank 0 exited with 7; no failure is allowed\nValueError: no data")
+    def fail(reported: FakeMaster) -> None:
+        reported.lines += some_lines()
+        reported.events.append(EventLine(0.1, "mnist", "trainer_failed", "rank 0 exited with 7", fields={"code": 7}))
+        reported.end("mnist", "failed", FAILED)
 
     master.on_submit = fail
     done = await asked(master, "submit", a_job_file(tmp_path), "--wait")
     assert done.code == 7
     assert done.out == "[0] step 0\n[0] step 1\n"
     assert "[1] a warning\n" in done.err
-    assert "no failure is allowed" in done.err
-    assert "ValueError: no data" in done.err
-    assert "Next: tradewind events mnist" in done.err
+    assert all(line in done.err for line in FAILED.splitlines())
+    assert done.hint == ["tradewind", "events", "mnist"]
 
 
 async def test_submit_with_wait_succeeds_with_the_job_and_can_print_json(master: FakeMaster, tmp_path: Path) -> None:
-    master.on_submit = lambda told: told.end("mnist", "succeeded", "all 2 ranks exited with 0")
+    master.on_submit = lambda reported: reported.end("mnist", "succeeded", "all 2 ranks exited with 0")
     done = await asked(master, "submit", a_job_file(tmp_path), "--wait", "--json")
     assert done.code == 0
     assert json.loads(done.out)["phase"] == "succeeded"
-
-
-async def test_an_interrupted_wait_says_that_the_job_goes_on(master: FakeMaster, tmp_path: Path) -> None:
-    process = await started("submit", a_job_file(tmp_path), "--wait", environ=master.environ)
-    await eventually(lambda: master.streams)
-    process.send_signal(signal.SIGINT)
-    done = await finished(process)
-    assert done.code == 130
-    assert "job mnist goes on" in done.err
-    assert "tradewind stop mnist" in done.err
-    assert "Traceback" not in done.err
 
 
 async def test_a_name_that_is_taken_is_one_sentence(master: FakeMaster, tmp_path: Path) -> None:
     master.views["mnist"] = a_view()
     done = await asked(master, "submit", a_job_file(tmp_path))
     assert done.code == 2
-    assert done.err == "Error: There is already a job 'mnist'.\nTry: choose another name\n"
+    assert "'mnist'" in done.error and done.hint
 
 
 async def test_a_bad_file_is_refused_before_the_master_is_asked(master: FakeMaster, tmp_path: Path) -> None:
@@ -83,31 +75,16 @@ async def test_a_bad_file_is_refused_before_the_master_is_asked(master: FakeMast
     assert master.asked == []
 
 
-async def test_a_job_is_taken_by_a_master_that_was_started_a_moment_ago(tmp_path: Path) -> None:
-    late = FakeMaster()
-    process = await started("submit", a_job_file(tmp_path), environ=late.environ)
-    assert process.stderr is not None
-    async with asyncio.timeout(30):
-        said = await process.stderr.readline()
-    await late.start()
-    try:
-        done = await finished(process)
-    finally:
-        await late.stop()
-    assert said.decode() == f"tradewind: no master at {late.url} yet; waiting for one, up to 5 s\n"
-    assert (done.code, [spec.name for spec in late.submitted]) == (0, ["mnist"])
-
-
-async def test_a_job_that_nobody_takes_ends_with_one_sentence(tmp_path: Path) -> None:
+async def test_a_job_that_nobody_takes_ends_with_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submitting, "START_S", 0.3)
     done = await tradewind("submit", a_job_file(tmp_path), environ={"TRADEWIND_API_URL": "http://127.0.0.1:1"})
-    assert done.code == 2
-    _, sentence, hint = done.err.splitlines()
-    assert sentence.startswith("Error: The master at http://127.0.0.1:1 cannot be reached: ")
-    assert "tradewind master" in hint
+    assert done.code == EXIT_UNREACHABLE
+    assert done.error == str(unreachable("http://127.0.0.1:1", "connection refused"))
+    assert "`tradewind" in done.hint
 
 
 async def test_a_job_is_submitted_in_place_of_the_last_one_of_its_name(master: FakeMaster, tmp_path: Path) -> None:
     master.views["mnist"] = a_view(phase="failed")
     done = await asked(master, "submit", a_job_file(tmp_path), "--replace")
-    assert (done.code, "Job mnist was submitted" in done.out) == (0, True)
+    assert (done.code, done.out.strip()) == (0, submitted_text(master.views["mnist"]))
     assert master.views["mnist"].phase == "waiting"

@@ -1,3 +1,3 @@
-"""The fake master is that of the command's tests."""
+"""The fake master of the command tests."""
 
 from tests.cli.conftest import master as master

@@ -1,5 +1,6 @@
-"""A job file is read as a whole: every problem is told at once, with its place and what to do."""
+"""Job files: all problems are reported at once, with their places and a hint."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -40,7 +41,7 @@ def test_every_problem_is_told_at_once_with_its_path_and_the_next_command(tmp_pa
         read_job(file)
     paths = [problem.split(":")[0] for problem in refused.value.problems]
     assert sorted(paths) == ["launch.arguments", "name", "replicas", "workers.max", "workers.min"]
-    assert refused.value.hint == f"correct it, then `tradewind submit {file}`"
+    assert f"`tradewind submit {file}`" in refused.value.hint
 
 
 def test_contradictions_between_fields_are_told(tmp_path: Path) -> None:
@@ -60,14 +61,15 @@ def test_mistakes_of_several_kinds_are_told_together(tmp_path: Path) -> None:
 def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError) as refused:
         read_job(tmp_path / "nope.yaml")
-    assert "nope.yaml" in refused.value.sentence
-    assert (refused.value.hint, refused.value.problems) == ("give the path of a file that is there", ())
+    assert "nope.yaml" in refused.value.message
+    assert refused.value.hint and refused.value.problems == ()
 
 
 def test_the_file_that_was_probably_meant_is_named(tmp_path: Path) -> None:
     a_file(tmp_path, "{}")
-    with pytest.raises(UserError, match=r"There is no file .*/jbo.yaml. Did you mean .*/job.yaml\?"):
+    with pytest.raises(UserError) as refused:
         read_job(tmp_path / "jbo.yaml")
+    assert f"{tmp_path / 'job.yaml'}?" in refused.value.message
 
 
 def refusal_of(folder: Path, workdir: str) -> UserError:
@@ -81,13 +83,13 @@ def test_a_workdir_whose_links_form_a_circle_is_refused_in_a_sentence(tmp_path: 
     (tmp_path / "there").symlink_to("here")
     for workdir in ("here", "here/code"):
         refused = refusal_of(tmp_path, workdir)
-        assert refused.sentence == f"launch.workdir is {workdir!r}, whose symbolic links form a circle."
+        assert "launch.workdir" in refused.message and repr(workdir) in refused.message and "links" in refused.message
         assert "launch.workdir" in refused.hint
 
 
 def test_a_workdir_of_a_user_that_does_not_exist_is_refused_in_a_sentence(tmp_path: Path) -> None:
     refused = refusal_of(tmp_path, "~nosuchuser/code")
-    assert refused.sentence == "launch.workdir is '~nosuchuser/code', but there is no such user here."
+    assert "launch.workdir" in refused.message and "'~nosuchuser/code'" in refused.message
 
 
 def test_the_home_folder_may_be_in_the_path_of_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,19 +105,21 @@ def test_a_nul_is_a_problem_of_the_file_wherever_it_is(tmp_path: Path) -> None:
     with pytest.raises(UserError) as refused:
         read_job(a_file(tmp_path, json.dumps({"name": "mnist", "launch": launch})))
     keys = ("script", "workdir", "python", "args[1]", "restart_args[1]", "checkpoint_path")
-    assert refused.value.problems == tuple(f"launch.{key}: contains a NUL character" for key in keys)
+    assert [problem.partition(":")[0] for problem in refused.value.problems] == [f"launch.{key}" for key in keys]
+    assert all("NUL" in problem for problem in refused.value.problems)
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "job.yaml"
     os.mkfifo(pipe)
-    with pytest.raises(UserError, match=r"job\.yaml is not a regular file"):
+    with pytest.raises(UserError) as refused:
         read_job(pipe)
+    assert str(pipe) in refused.value.message and "regular" in refused.value.message
 
 
 @pytest.mark.parametrize(
     ("path", "why"),
-    [("/dev/zero", "is not a regular file"), ("/dev/null", "is not a regular file"), ("/", "Is a directory")],
+    [("/dev/zero", "regular"), ("/dev/null", "regular"), ("/", os.strerror(errno.EISDIR))],
 )
 def test_a_device_or_a_folder_is_no_job_file(path: str, why: str) -> None:
     with pytest.raises(UserError, match=why):
@@ -124,7 +128,7 @@ def test_a_device_or_a_folder_is_no_job_file(path: str, why: str) -> None:
 
 def test_a_file_whose_links_form_a_circle_is_refused_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").symlink_to("job.yaml")
-    with pytest.raises(UserError, match="cannot be read: Too many levels of symbolic links"):
+    with pytest.raises(UserError, match=os.strerror(errno.ELOOP)):
         read_job(tmp_path / "job.yaml")
-    with pytest.raises(UserError, match="cannot be read: File name too long"):
+    with pytest.raises(UserError, match=os.strerror(errno.ENAMETOOLONG)):
         read_job(tmp_path / ("x" * 300))

@@ -1,4 +1,4 @@
-"""What every cloud must do, whoever implements it. Subclass `CloudContract` and give it a `stage`."""
+"""The contract of every cloud. To test a cloud, subclass `CloudContract` and give it a `stage`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -35,38 +35,37 @@ from controlplane.clouds.outcomes import (
 )
 from messages.ids import ClusterName
 from messages.labels import FLEET_LABEL, JOB_LABEL
+from tests.conftest import eventual_answer
 
 T = TypeVar("T")
 
-PATIENCE_S = 30.0
-
 
 class Stage(Protocol):
-    """A cloud with nothing in it, and the hand of fate."""
+    """An empty cloud, and methods that make things happen in it."""
 
     cloud: Cloud
     cluster: ClusterPlan
     pool: PoolPlan
-    """Of one spot node with an accelerator."""
+    """The plan of a pool with one spot node and an accelerator."""
     region: str
 
     async def another(self) -> Cloud:
-        """As a second master would open it."""
+        """Open the cloud a second time, like a second master."""
 
     async def nodes(self, pool: PoolRef) -> set[str]:
-        """That there are, by the cloud's own account."""
+        """The names of a pool's nodes, as the cloud reports them."""
 
     async def stock_out(self, on: bool = True) -> None:
-        """In the zone of `pool`."""
+        """Make the zone of `pool` run out of machines, or end that."""
 
     async def take_quota(self) -> None:
-        """No accelerator more, from now on."""
+        """Set the quota so that no more accelerators are granted."""
 
     def holding(self) -> AbstractAsyncContextManager[None]:
-        """Meanwhile operations begin, but do not end."""
+        """A context in which operations begin but do not end."""
 
     def away(self) -> AbstractAsyncContextManager[None]:
-        """Meanwhile nobody answers."""
+        """A context in which the cloud does not answer."""
 
 
 class CloudContract:
@@ -77,7 +76,7 @@ class CloudContract:
 
     @pytest.fixture
     async def up(self, stage: Stage) -> Stage:
-        """With its cluster."""
+        """Create the stage's cluster."""
         assert await stage.cloud.create_cluster_with_node_pool(stage.cluster) == Done()
         return stage
 
@@ -241,7 +240,7 @@ class CloudContract:
         assert await other.delete_pool(pool.ref) == Done()
         assert await other.delete_cluster(cluster.name) == Done()
 
-    async def test_an_operation_that_nobody_waits_for_any_more_goes_on(self, up: Stage) -> None:
+    async def test_an_operation_that_nobody_waits_for_any_more_continues(self, up: Stage) -> None:
         pool = PoolRef(up.cluster.name, up.pool.name)
         assert await up.cloud.create_pool(up.cluster.name, up.pool) == Done()
         async with up.holding():
@@ -312,17 +311,4 @@ async def count(stage: Stage, pool: PoolRef) -> int:
 
 
 async def until(ask: Callable[[], Awaitable[T]], wanted: T) -> None:
-    answer: T | None = None
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            async for _ in _pauses():
-                if (answer := await ask()) == wanted:
-                    return
-    except TimeoutError:
-        pytest.fail(f"still {answer!r} after {PATIENCE_S} s, not {wanted!r}")
-
-
-async def _pauses() -> AsyncIterator[None]:
-    while True:
-        yield
-        await asyncio.sleep(0.02)
+    await eventual_answer(ask, lambda answer: answer == wanted, repr(wanted))

@@ -1,4 +1,4 @@
-"""A second cloud, in memory and unlike Google's: a provider of its own with its own keys, prices and quotas."""
+"""A second cloud, in memory and unlike Google's, with its own provider, keys, prices and quotas."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -57,12 +57,13 @@ MACHINE = "Croft.large"
 SYSTEM_MACHINE = "Croft.tiny"
 CARDS = "cards"
 CARDS_EVERYWHERE = "cards-everywhere"
+PULL_HINT = "ask the laird"
 AWAY = Unreachable("no path leads to the hills")
 
 
 @dataclass
 class Field:
-    """A pool as the hills keep it."""
+    """A pool of the cloud."""
 
     plan: PoolPlan
     target: int
@@ -72,7 +73,7 @@ class Field:
 
 @dataclass
 class Hills:
-    """All that there is, whichever master made it."""
+    """The state of the cloud, shared by all masters."""
 
     clusters: dict[ClusterName, ClusterPlan] = field(default_factory=dict)
     fields: dict[PoolRef, Field] = field(default_factory=dict)
@@ -105,7 +106,7 @@ class Hills:
 
 
 class HillsCloud:
-    """One master's view."""
+    """One master's connection to the cloud."""
 
     def __init__(self, hills: Hills) -> None:
         self._hills = hills
@@ -248,7 +249,7 @@ class HillsCloud:
 
 
 class HillsStage:
-    """For the contract of every cloud."""
+    """The stage for the contract of every cloud."""
 
     region = REGION
 
@@ -331,7 +332,7 @@ class HillsProvider:
         return Prices(Catalog((offer,), "2026-08-22", "the hills"), NoPriceList(), Path("/nowhere/hills.json"))
 
     def pull_hint(self, fleet: HillsFleet, environ: Environ) -> Callable[[str], str]:
-        return lambda image: "ask the laird" if image.startswith("hills.example/") else ""
+        return lambda image: PULL_HINT if image.startswith("hills.example/") else ""
 
     def removal_command(self, fleet: HillsFleet, environ: Environ, machine: MachineInfo) -> str:
         return f"hills remove {machine.name}"

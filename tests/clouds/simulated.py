@@ -1,4 +1,4 @@
-"""The simulator as a stage of the contract, with a real `GkeCloud` in front of it and a region that takes notes."""
+"""The simulator as a stage of the contract, with a real `GkeCloud` and a region that records calls."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -23,7 +23,7 @@ ZONE = "us-central1-a"
 
 
 SMALL_DISKS = GkeConfig(nodes=NodeConfig(disk_gb=50))
-"""Several nodes fit the default disk quota."""
+"""Disks so small that several nodes fit the default quota."""
 
 
 class SimulatedStage:
@@ -64,7 +64,7 @@ class SimulatedStage:
         return cloud
 
     async def another_that_looks_late(self) -> Cloud:
-        """For refusals of nodes: the operation ends first."""
+        """Open a cloud that reads refusals of nodes only after the operation has ended."""
         cloud = await GkeCloud.open(
             structs.replace(self.settings, errors_first_s=60.0, errors_most_s=60.0), SMALL_DISKS
         )
@@ -78,7 +78,7 @@ class SimulatedStage:
         return {node["name"] for node in mine if node["phase"] == "running"}
 
     async def machines(self, pool: PoolRef) -> set[str]:
-        """The ids of those that run."""
+        """The ids of running machines."""
         async with self._http.get(f"{self._serving.url}/inventory") as response:
             nodes = (await response.json())["nodes"]
         mine = [node for node in nodes if (node["cluster"], node["pool"]) == (pool.cluster, pool.pool)]
@@ -106,7 +106,7 @@ class SimulatedStage:
         await self.order("api", {"api": "gke", "away": False})
 
     async def calls(self, method: str, api: str = "gke") -> list[str]:
-        """How the calls of this method were answered."""
+        """The codes of the answers to this method."""
         async with self._http.get(f"{self._serving.url}/calls?api={api}&method={method}") as response:
             return [call["outcome"] for call in await response.json()]
 

@@ -1,4 +1,4 @@
-"""`GkeCloud` keeps the contract of every cloud, whoever answers it."""
+"""`GkeCloud` fulfils the contract of every cloud, on the stand-in and on the simulator."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

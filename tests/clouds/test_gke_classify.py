@@ -1,4 +1,4 @@
-"""Google's words, as they were seen in the wild, and what we make of them."""
+"""Messages of Google and their outcomes."""
 
 import pytest
 
@@ -12,6 +12,7 @@ from controlplane.clouds.gke.classify import (
     read_problem,
 )
 from controlplane.clouds.gke.failures import CallFailed, Code, code_named, code_numbered
+from controlplane.clouds.gke.quotas import with_page
 from controlplane.clouds.outcomes import (
     AlreadyExists,
     Busy,
@@ -93,20 +94,24 @@ def test_a_call_that_failed_has_one_outcome(code: Code, message: str, reason: st
 
 
 @pytest.mark.parametrize(
-    ("failed", "told", "hint"),
+    ("failed", "reported", "hint"),
     [
         (
             CallFailed(Code.PERMISSION_DENIED, DISABLED, "SERVICE_DISABLED"),
-            "is disabled in the project p",
-            "gcloud services enable",
+            "project p:",
+            "services enable",
         ),
         (
             CallFailed(Code.PERMISSION_DENIED, "Permission denied on resource project p.", "CONSUMER_INVALID"),
-            "no project p",
+            "project p ",
             "cloud.project",
         ),
-        (CallFailed(Code.NOT_FOUND, "Project p was not found."), "no project p", "cloud.project"),
-        (CallFailed(Code.FAILED_PRECONDITION, "x", "BILLING_DISABLED"), "no billing account", "billing"),
+        (CallFailed(Code.NOT_FOUND, "Project p was not found."), "project p ", "cloud.project"),
+        (
+            CallFailed(Code.FAILED_PRECONDITION, "x", "BILLING_DISABLED"),
+            "project p ",
+            "billing/linkedaccount?project=p",
+        ),
         (
             CallFailed(Code.PERMISSION_DENIED, "Permission denied on 'locations/mars' (or it may not exist)."),
             "mars",
@@ -119,10 +124,10 @@ def test_a_call_that_failed_has_one_outcome(code: Code, message: str, reason: st
         ),
         (
             CallFailed(Code.UNAUTHENTICATED, "invalid authentication credentials"),
-            "did not accept our credentials",
+            "invalid authentication",
             "gcloud auth",
         ),
-        (CallFailed(Code.UNAUTHENTICATED, "There is no file", hint="make one"), "There is no file", "make one"),
+        (CallFailed(Code.UNAUTHENTICATED, "key.json is missing", hint="make one"), "key.json", "make one"),
         (
             CallFailed(Code.FAILED_PRECONDITION, "IP space of 'projects/p/…/default-a1b2' is exhausted."),
             "exhausted",
@@ -131,17 +136,17 @@ def test_a_call_that_failed_has_one_outcome(code: Code, message: str, reason: st
         (
             CallFailed(Code.FAILED_PRECONDITION, "Cluster c is in an ERROR state."),
             "ERROR state",
-            "delete it if it cannot be repaired",
+            "console",
         ),
         (
             CallFailed(Code.FAILED_PRECONDITION, "Cannot delete cluster: deletion protection is enabled."),
             "deletion protection",
-            "deletion protection off",
+            "deletion protection",
         ),
         (
             CallFailed(Code.FAILED_PRECONDITION, 'Master version "1.14.7-gke.10" is unsupported.'),
             "1.14.7",
-            "upgrade the cluster",
+            "upgrade",
         ),
         (
             CallFailed(Code.FAILED_PRECONDITION, "Constraint constraints/compute.vmExternalIpAccess violated", "x"),
@@ -150,14 +155,14 @@ def test_a_call_that_failed_has_one_outcome(code: Code, message: str, reason: st
         ),
     ],
 )
-def test_what_a_person_has_to_do_is_said(failed: CallFailed, told: str, hint: str) -> None:
+def test_what_a_person_has_to_do_is_said(failed: CallFailed, reported: str, hint: str) -> None:
     outcome = call_outcome(failed, "p")
     assert isinstance(outcome, Refused)
-    assert told in outcome.detail
+    assert reported in outcome.detail
     assert hint in outcome.hint
 
 
-def test_a_quota_says_where_to_ask_for_more() -> None:
+def test_an_exceeded_quota_names_the_page_to_ask_for_more() -> None:
     outcome = call_outcome(CallFailed(Code.PERMISSION_DENIED, QUOTA_AT_ONCE), "p")
     assert isinstance(outcome, QuotaExceeded)
     assert "NVIDIA_L4_GPUS" in outcome.detail
@@ -166,15 +171,10 @@ def test_a_quota_says_where_to_ask_for_more() -> None:
 
 def test_of_the_history_that_gke_wraps_around_a_shortage_only_the_shortage_is_told() -> None:
     history = "Not all instances running in IGM after 1s. Expected 1, running 0, transitioning 1. Current errors: "
-    quota = (
-        f"{history}[GCE_QUOTA_EXCEEDED]: Instance 'x' creation failed: Quota 'NVIDIA_L4_GPUS' exceeded.  Limit: 0.0 in "
-    )
-    quota += "region us-central1."
+    gist = "Quota 'NVIDIA_L4_GPUS' exceeded. Limit: 0.0 in region us-central1."
+    quota = f"{history}[GCE_QUOTA_EXCEEDED]: Instance 'x' creation failed: {gist.replace('. ', '.  ')}"
     outcome = operation_outcome(ended(Code.UNKNOWN, quota, ("GCE_QUOTA_EXCEEDED", quota)), "p")
-    assert outcome == QuotaExceeded(
-        "Quota 'NVIDIA_L4_GPUS' exceeded. Limit: 0.0 in region us-central1. "
-        "Ask for more at https://console.cloud.google.com/iam-admin/quotas?project=p"
-    )
+    assert outcome == QuotaExceeded(with_page(gist, "p"))
     zone = "The zone 'projects/p/zones/us-central1-a' does not have enough resources available to fulfill the request."
     short = f"{history}[GCE_STOCKOUT]: Instance 'x' creation failed: {zone}  '(resource type:compute)'."
     assert operation_outcome(ended(Code.UNKNOWN, short, ("GCE_STOCKOUT", short)), "p") == StockedOut(zone)

@@ -1,10 +1,10 @@
-"""What Compute says of an instance group, and what is not worth believing."""
+"""Answers of Compute about an instance group, valid and invalid."""
 
 from typing import Any
 
 import pytest
 
-from controlplane.clouds.gke.groups import GroupError, group_errors, group_state, instances_told
+from controlplane.clouds.gke.groups import GroupError, group_errors, group_state, instances_in
 
 LINK = "https://www.googleapis.com/compute/v1/projects/p/zones/z/instances"
 
@@ -24,8 +24,8 @@ LINK = "https://www.googleapis.com/compute/v1/projects/p/zones/z/instances"
 )
 def test_an_instance_is_pending_while_it_has_no_machine(action: str, status: str, is_pending: bool) -> None:
     answer = {"managedInstances": [{"instance": f"{LINK}/a", "currentAction": action, "instanceStatus": status}]}
-    assert list(instances_told(answer)) == ["a"]
-    assert list(instances_told(answer, pending_only=True)) == (["a"] if is_pending else [])
+    assert list(instances_in(answer)) == ["a"]
+    assert list(instances_in(answer, pending_only=True)) == (["a"] if is_pending else [])
 
 
 def test_errors_have_their_time_their_instance_and_their_reason() -> None:

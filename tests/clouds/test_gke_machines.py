@@ -1,4 +1,4 @@
-"""Machines as Compute lists them, and what becomes of an answer that is not as it should be."""
+"""Machines as Compute lists them, and invalid answers."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from controlplane.clouds.gke.cloud import GkeCloud
-from controlplane.clouds.gke.machines import machines_told
+from controlplane.clouds.gke.machines import machines_in
 from controlplane.clouds.interface import MarketPrice, PoolRef
 from controlplane.clouds.outcomes import Done, Refused, Unreachable
 from messages.labels import JOB_LABEL
@@ -20,7 +20,7 @@ ZONES = "https://www.googleapis.com/compute/v1/projects/p/zones"
 
 
 def an_instance(**changes: Any) -> dict[str, Any]:
-    """As Google writes it, with an offset of its own."""
+    """An instance in Google's notation; its times have a UTC offset."""
     return {
         "id": "4823918234",
         "name": "gke-a-cluster-a-pool-1",
@@ -35,12 +35,12 @@ def an_instance(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def told(*instances: Any) -> list[str]:
-    return [each.id for each in machines_told({"items": {"zones/us-central1-a": {"instances": list(instances)}}})]
+def reported(*instances: Any) -> list[str]:
+    return [each.id for each in machines_in({"items": {"zones/us-central1-a": {"instances": list(instances)}}})]
 
 
 def test_a_machine_is_what_compute_says_and_costs_from_its_last_start() -> None:
-    (machine,) = machines_told({"items": {"zones/us-central1-a": {"instances": [an_instance()]}}})
+    (machine,) = machines_in({"items": {"zones/us-central1-a": {"instances": [an_instance()]}}})
     assert (machine.kind.zone, machine.kind.machine_type, machine.kind.spot) == ("us-central1-a", "g2-standard-8", True)
     assert (machine.kind.accelerator, machine.kind.accelerators) == ("L4", 2)
     assert machine.started_at == datetime(2026, 8, 22, 15, 0, 0, 500_000, UTC).timestamp()
@@ -48,17 +48,17 @@ def test_a_machine_is_what_compute_says_and_costs_from_its_last_start() -> None:
 
 def test_machines_that_are_stopped_cost_nothing_and_those_that_stop_still_do() -> None:
     stopped = [an_instance(id=status, status=status) for status in ("TERMINATED", "SUSPENDED", "STOPPING", "STAGING")]
-    assert told(*stopped) == ["STOPPING", "STAGING"]
+    assert reported(*stopped) == ["STOPPING", "STAGING"]
 
 
 @pytest.mark.parametrize("bad", [None, 3, {}, {"id": "1"}, an_instance(creationTimestamp="yesterday")])
 def test_what_is_no_machine_is_passed_over(bad: Any) -> None:
-    assert told(bad, an_instance()) == ["4823918234"]
+    assert reported(bad, an_instance()) == ["4823918234"]
 
 
 @pytest.mark.parametrize("bad", [{}, {"items": []}, {"items": {"zones/a": {"warning": {"code": "NO_RESULTS"}}}}])
 def test_an_answer_without_machines_tells_of_none(bad: Any) -> None:
-    assert list(machines_told(bad)) == []
+    assert list(machines_in(bad)) == []
 
 
 async def test_machines_of_jobs_are_listed_from_their_start_to_their_end(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Private nodes, authorised networks and image streaming, as GKE keeps and enforces them."""
+"""Private nodes, authorised networks and image streaming, as GKE stores and enforces them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -117,11 +117,11 @@ async def test_image_streaming_is_kept_by_the_pool(tmp_path: Path) -> None:
         await cloud.create_cluster_with_node_pool(a_cluster(ZONE))
         assert await cloud.create_pool(a_cluster(ZONE).name, a_pool(ZONE)) == Done()
         assert isinstance(stage.cloud, GkeCloud)
-        pools = await pools_told(stage)
+        pools = await pools_in(stage)
     assert [pool.config.gcfs_config.enabled for pool in pools if pool.name == a_pool(ZONE).name] == [True]
 
 
-async def pools_told(stage: SimulatedStage) -> list[Any]:
+async def pools_in(stage: SimulatedStage) -> list[Any]:
     assert isinstance(stage.cloud, GkeCloud)
     metadata = [(name.lower(), value) for name, value in (await stage.cloud.api_headers()).items()]
     async with grpc.aio.insecure_channel(stage.settings.endpoint) as channel:

@@ -1,10 +1,10 @@
-"""What a person should grant to the service account of nodes."""
+"""The roles to grant to the service account of nodes."""
 
 import pytest
 from google.cloud import container_v1
 
 from controlplane.clouds.gke import requests
-from controlplane.clouds.gke.node_accounts import pull_hint
+from controlplane.clouds.gke.node_accounts import NODE_ROLE, pull_hint
 
 ACCOUNT = "nodes@acme.iam.gserviceaccount.com"
 
@@ -18,16 +18,15 @@ ACCOUNT = "nodes@acme.iam.gserviceaccount.com"
     ],
 )
 def test_the_role_is_granted_in_the_project_of_the_image(image: str, project: str) -> None:
-    assert pull_hint(image, "acme", ACCOUNT) == (
-        f'run `gcloud projects add-iam-policy-binding {project} --member="serviceAccount:{ACCOUNT}" '
-        "--role=roles/artifactregistry.reader`"
-    )
+    words = pull_hint(image, "acme", ACCOUNT).partition("`")[2].split()
+    assert words[:3] == ["gcloud", "projects", "add-iam-policy-binding"]
+    assert words[3:] == [project, f'--member="serviceAccount:{ACCOUNT}"', "--role=roles/artifactregistry.reader`"]
 
 
 def test_the_default_account_is_named_by_the_number_of_the_nodes_project() -> None:
     hint = pull_hint("us-docker.pkg.dev/images/repo/trainer:1", "acme", None)
     assert "binding images " in hint
-    assert "$(gcloud projects describe acme --format='value(projectNumber)')-compute@" in hint
+    assert "describe acme" in hint and "'value(projectNumber)')-compute@" in hint
 
 
 @pytest.mark.parametrize("image", ["python:3.11", "registry.example.com/acme/trainer:1", "docker.pkg.dev.evil.com/a/b"])
@@ -44,9 +43,8 @@ def a_cluster(*codes: str) -> container_v1.Cluster:
 
 def test_a_cluster_whose_nodes_lack_permissions_comes_with_the_command_that_grants_them() -> None:
     advice = requests.cluster_seen(a_cluster("NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS"), 0.0).info.advice
-    assert (
-        f'binding acme --member="serviceAccount:{ACCOUNT}" --role=roles/container.defaultNodeServiceAccount' in advice
-    )
+    command = advice.split("`")[1].split()
+    assert command[3:] == ["acme", f'--member="serviceAccount:{ACCOUNT}"', f"--role={NODE_ROLE}"]
 
 
 def test_other_conditions_of_a_cluster_give_no_advice() -> None:

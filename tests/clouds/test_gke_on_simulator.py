@@ -1,4 +1,4 @@
-"""What the contract does not ask of every cloud: Google's own ways to say no, and a whole region behind it."""
+"""Tests beyond the contract: Google's own refusals, and a whole region behind the cloud."""
 
 import asyncio
 import time
@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from controlplane.clouds.gke.cloud import GkeCloud
+from controlplane.clouds.gke.quotas import too_small
 from controlplane.clouds.gke.settings import GkeConfig
 from controlplane.clouds.interface import PROJECT, KubernetesAccess, PoolRef, PoolStatus, QuotaKey
 from controlplane.clouds.outcomes import Busy, Done, NotFound, QuotaExceeded, Refused, Shortfall, Throttled, Unreachable
@@ -38,7 +39,7 @@ async def test_a_project_that_does_not_exist_is_refused_with_what_to_correct(sta
     await cloud.close()
     for answer in answers:
         assert isinstance(answer, Refused)
-        assert "no project another-project" in answer.detail
+        assert "another-project" in answer.detail
         assert "cloud.project" in answer.hint
 
 
@@ -47,7 +48,8 @@ async def test_an_api_that_is_disabled_is_refused_with_what_to_run(stage: Simula
     await stage.order("api", {"api": api, "disabled": True})
     answer = await (stage.cloud.clusters() if api == "gke" else stage.cloud.quotas(REGION))
     assert isinstance(answer, Refused)
-    assert "gcloud services enable container.googleapis.com compute.googleapis.com" in answer.hint
+    wanted = ("services enable", "container.googleapis.com", "compute.googleapis.com")
+    assert all(value in answer.hint for value in wanted)
 
 
 async def test_too_many_requests_are_throttled(stage: SimulatedStage) -> None:
@@ -72,7 +74,7 @@ async def test_a_quota_that_is_too_small_refuses_the_call_and_tells_what_is_left
     disks, gpus = outcome.shortfalls
     assert disks == Shortfall("SSD_TOTAL_GB", True, 300.0, 220.0 - GkeConfig().system_disk_gb)
     assert gpus == Shortfall("GPUS_ALL_REGIONS", False, 3.0, 2.0)
-    assert "quota SSD_TOTAL_GB of the region is too small: 300 more requested, 170 of 220 available" in outcome.detail
+    assert too_small(disks, 220.0) in outcome.detail
     assert f"console.cloud.google.com/iam-admin/quotas?project={stage.settings.project}" in outcome.detail
     resized = await stage.cloud.resize_pool(PoolRef(stage.cluster.name, stage.pool.name), 1)
     assert isinstance(resized, NotFound)

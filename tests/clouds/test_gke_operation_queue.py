@@ -1,4 +1,4 @@
-"""One at a time on a pool, a few in a cluster, and nobody waits for ever."""
+"""One operation at a time on a pool, a few in a cluster, and a limit for each wait."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ C = ClusterName("c")
 
 
 class Worker:
-    """Takes a turn, says so, and keeps it until told."""
+    """Take a turn, report it, and hold it until the test releases it."""
 
     def __init__(self, turns: Turns, pool: str | None, cluster: ClusterName = C) -> None:
         self.has_it = False

@@ -46,7 +46,7 @@ async def test_the_user_s_own_quota_project_is_sent_and_its_refusal_says_what_to
     try:
         for answer in (await cloud.clusters(), await cloud.quotas(REGION)):
             assert isinstance(answer, Refused)
-            assert "use project foreign" in answer.detail
+            assert "foreign" in answer.detail
             assert "roles/serviceusage.serviceUsageConsumer" in answer.hint
     finally:
         await cloud.close()

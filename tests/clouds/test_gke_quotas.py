@@ -1,4 +1,4 @@
-"""What a node takes of Compute's quotas, and what Google's refusals say of them."""
+"""What a node needs of Compute's quotas, and how Google's refusals are read."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ import pytest
 
 from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.gke.compute import read_quota
-from controlplane.clouds.gke.quotas import exceeded, needs
+from controlplane.clouds.gke.quotas import exceeded, needs, too_small, with_page
 from controlplane.clouds.gke.settings import GkeConfig, NodeConfig
 from controlplane.clouds.interface import PROJECT, PoolPlan, Quota, QuotaKey
-from controlplane.clouds.outcomes import Shortfall
+from controlplane.clouds.outcomes import QuotaExceeded, Shortfall
 
 REGION = "us-central1"
 SEVERAL = """
@@ -72,17 +72,15 @@ def test_every_node_takes_its_part_of_what_all_regions_share() -> None:
 
 def test_every_quota_that_a_refusal_names_is_read() -> None:
     outcome = exceeded("p", " ".join(SEVERAL.split()))
-    assert outcome.shortfalls == (
-        Shortfall("CPUS", True, 72.0, 24.0),
-        Shortfall("GPUS_ALL_REGIONS", False, 9.0, 1.0),
-    )
-    assert "quota GPUS_ALL_REGIONS of the project is too small: 9 more requested, 1 of 1 available" in outcome.detail
-    assert outcome.detail.endswith("Ask for more at https://console.cloud.google.com/iam-admin/quotas?project=p")
+    cpus, gpus = Shortfall("CPUS", True, 72.0, 24.0), Shortfall("GPUS_ALL_REGIONS", False, 9.0, 1.0)
+    assert outcome.shortfalls == (cpus, gpus)
+    assert too_small(gpus, limit=1.0) in outcome.detail
+    assert outcome.detail.endswith("https://console.cloud.google.com/iam-admin/quotas?project=p")
 
 
 def test_a_refusal_in_other_words_is_told_as_it_is() -> None:
-    outcome = exceeded("p", "Insufficient regional quota, says a text of next year")
-    assert (outcome.shortfalls, "a text of next year. Ask for more at" in outcome.detail) == ((), True)
+    text = "Insufficient regional quota, says a text of next year"
+    assert exceeded("p", text) == QuotaExceeded(with_page(text, "p"))
 
 
 @pytest.mark.parametrize("amount", ["1.2.3", ".", "9" * 400])
@@ -105,5 +103,5 @@ def test_a_refusal_with_amounts_that_are_no_numbers_is_told_as_it_is(amount: str
     ],
 )
 def test_a_quota_that_is_no_amount_limits_nothing(limit: object, usage: object, read: tuple[int, int] | None) -> None:
-    told = read_quota(REGION, {"metric": "CPUS", "limit": limit, "usage": usage})
-    assert ((told.limit, told.usage) if told is not None else None) == read
+    reported = read_quota(REGION, {"metric": "CPUS", "limit": limit, "usage": usage})
+    assert ((reported.limit, reported.usage) if reported is not None else None) == read

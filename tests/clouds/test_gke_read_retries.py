@@ -1,4 +1,4 @@
-"""Reads that are tried again, and the end of that."""
+"""Retries of reads, and their time limit."""
 
 import asyncio
 import socket
@@ -8,13 +8,13 @@ import aiohttp
 import pytest
 
 from controlplane.clouds.gke.failures import CallFailed, Code
-from controlplane.clouds.gke.read_retries import patiently
+from controlplane.clouds.gke.read_retries import retry_read
 
 READ_S, CALL_S = 0.3, 0.2
 
 
 async def test_the_end_is_not_missed_where_that_of_a_call_comes_at_the_same_moment() -> None:
-    """As after a pause of the process: aiohttp takes both for its own."""
+    """Both timeouts expire at once, as after a pause of the process, and aiohttp reports its own."""
     tries: list[float] = []
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
@@ -31,5 +31,5 @@ async def test_the_end_is_not_missed_where_that_of_a_call_comes_at_the_same_mome
 
             async with asyncio.timeout(30.0):
                 with pytest.raises(CallFailed):
-                    await patiently(read, READ_S)
+                    await retry_read(read, READ_S)
     assert len(tries) == 1

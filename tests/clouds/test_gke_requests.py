@@ -1,4 +1,4 @@
-"""What is asked of GKE, held against its own message classes."""
+"""Requests to GKE, checked with its own message classes."""
 
 from dataclasses import replace
 from typing import Any
@@ -152,11 +152,12 @@ def test_a_half_made_cluster_is_told_from_a_ready_one(
 
 @pytest.mark.parametrize("status", ["RUNNING_WITH_ERROR", "ERROR"])
 def test_the_error_status_of_a_pool_that_has_a_group_says_nothing_of_its_nodes(status: str) -> None:
+    text = "no machines"
     message = container_v1.NodePool(
         {
             "name": "a-pool",
             "status": status,
-            "conditions": [{"code": "GCE_STOCKOUT", "message": "no machines"}],
+            "conditions": [{"code": "GCE_STOCKOUT", "message": text}],
             "locations": ["us-central1-a"],
             "instance_group_urls": [
                 "https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-a/instanceGroupManagers/g-grp",
@@ -165,7 +166,7 @@ def test_the_error_status_of_a_pool_that_has_a_group_says_nothing_of_its_nodes(s
         }
     )
     seen = requests.pool_seen(CLUSTER, message)
-    assert (seen.info.status, seen.info.detail) == (PoolStatus.RUNNING, "GCE_STOCKOUT: no machines")
+    assert (seen.info.status, seen.info.detail) == (PoolStatus.RUNNING, f"GCE_STOCKOUT: {text}")
     assert seen.groups == (requests.InstanceGroup("p", "us-central1-a", "g-grp"),)
 
 
@@ -189,7 +190,8 @@ def test_an_operation_is_over_when_it_is_done_and_failed_when_it_says_so() -> No
 
 @pytest.mark.filterwarnings("ignore:Unrecognized")
 def test_values_that_the_installed_library_does_not_know_are_read_as_numbers() -> None:
-    conditions = [{"code": 4711, "message": "of next year"}]
+    text = "of next year"
+    conditions = [{"code": 4711, "message": text}]
     exclusion = an_exclusion(NOW_S, NOW_S + DAY_S, "NO_UPGRADES") | {"maintenance_exclusion_options": {"scope": 77}}
     message = container_v1.Cluster(
         {
@@ -201,10 +203,10 @@ def test_values_that_the_installed_library_does_not_know_are_read_as_numbers() -
         }
     )
     seen = requests.cluster_seen(message, NOW_S)
-    assert (seen.info.status, seen.info.detail) == (ClusterStatus.PROVISIONING, "4711: of next year")
+    assert (seen.info.status, seen.info.detail) == (ClusterStatus.PROVISIONING, f"4711: {text}")
     assert (seen.info.protected_until, seen.pools[0].info.status) == (None, PoolStatus.PROVISIONING)
     operation = container_v1.Operation({"name": "o", "status": 99, "nodepool_conditions": conditions})
-    assert requests.operation_report(operation).conditions == (("4711", "of next year"),)
+    assert requests.operation_report(operation).conditions == (("4711", text),)
 
 
 def test_an_endpoint_is_https_unless_it_says_otherwise() -> None:

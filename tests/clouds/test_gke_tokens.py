@@ -1,4 +1,4 @@
-"""Tokens are kept, renewed ahead of time and renewed when refused; nobody waits without need."""
+"""Tokens are cached, renewed early and renewed after a refusal; no call waits without need."""
 
 import asyncio
 import threading
@@ -8,7 +8,7 @@ import pytest
 
 from controlplane.clouds.gke.failures import CallFailed, Code
 from controlplane.clouds.gke.tokens import AccessTokens, FetchedToken
-from tests.conftest import eventually
+from tests.conftest import eventual_answer, eventually
 
 
 class ManualClock:
@@ -156,10 +156,5 @@ async def test_closing_ends_a_renewal_that_is_under_way() -> None:
 
 
 async def until_renewed(tokens: AccessTokens) -> str:
-    text = ""
-    for _ in range(2000):
-        text = (await tokens.get()).text
-        if text != "token-1":
-            break
-        await asyncio.sleep(0.005)
-    return text
+    renewed = await eventual_answer(tokens.get, lambda token: token.text != "token-1", "a renewed token")
+    return renewed.text

@@ -1,4 +1,4 @@
-"""Short names for long things, and a controller core that is driven event by event by obedient hands."""
+"""Short names for long things, and a controller core that is driven event by event, with effects that succeed."""
 
 from dataclasses import dataclass, field
 
@@ -27,7 +27,7 @@ from messages.clusters import (
     KeepWorkers,
     Presence,
     RemoveWorkers,
-    WorkerSight,
+    WorkerObservation,
     WorkerTemplate,
 )
 from messages.ids import ClusterName, Epoch, Generation, JobName, WorkerId
@@ -76,9 +76,9 @@ class Story:
     starts: bool = True
     wake_at_s: float | None = None
     answer: Answer | None = None
-    """To the last command."""
+    """The answer to the last command."""
     view: ClusterView = field(default_factory=lambda: ClusterView(LOCAL))
-    """What a master makes of the reports."""
+    """The state that a master builds from the reports."""
     topologies: list[ClusterHeartbeat] = field(default_factory=list)
     """The whole state after each report, as a master knows it."""
     _seqs: dict[str, int] = field(default_factory=dict)
@@ -101,14 +101,14 @@ class Story:
         return self
 
     def hear_report(self, report: ClusterHeartbeat) -> None:
-        """In parts of one entry each. What a master then knows is what the controller has."""
+        """Receives a report in parts of one entry each, and checks that the master's view is the controller's state."""
         heard = [self.view.take(part, self.now_s) for part in split(report, bytes_at_most=0)]
         assert isinstance(heard[-1], Changes), heard
         self.topologies.append(self.view.topology(self.now_s))
-        assert told(self.topologies[-1]) == told(whole_state(self.state, self.now_s))
+        assert reported(self.topologies[-1]) == reported(whole_state(self.state, self.now_s))
 
     def after(self, seconds: float, *, all_beat: bool = False) -> "Story":
-        """Time passes; the loop wakes when the core asked to be woken, and workers may heartbeat twice a second."""
+        """Lets time pass. The core wakes when it wants to; with `all_beat`, heartbeats come every 0.5 s."""
         until_s, beat_at_s = self.now_s + seconds, self.now_s
         while True:
             next_s = min(self.wake_at_s or until_s, beat_at_s if all_beat else until_s)
@@ -124,7 +124,7 @@ class Story:
         return self.happens(Ticked(until_s))
 
     def is_paused(self, seconds: float) -> "Story":
-        """Time passes for all but the controller, as with SIGSTOP: it wakes late."""
+        """Lets time pass without waking the controller, as with SIGSTOP."""
         self.now_s += seconds
         return self.happens(Ticked(self.now_s))
 
@@ -180,31 +180,33 @@ class Story:
         assert known is not None, "nothing was saved"
         return known
 
-    def sight(self, worker: str) -> WorkerSight | None:
-        """In the newest report."""
+    def observation(self, worker: str) -> WorkerObservation | None:
+        """The newest observation of the worker."""
         known = self.view.workers.get(WorkerId(worker))
         return self.view.now(known, self.now_s) if known is not None else None
 
     def presence(self, worker: str) -> Presence | None:
-        sight = self.sight(worker)
-        return sight.presence if sight is not None else None
+        observation = self.observation(worker)
+        return observation.presence if observation is not None else None
 
 
-def told(topology: ClusterHeartbeat) -> object:
+def reported(topology: ClusterHeartbeat) -> object:
     """The parts of a state that must reach the master; counters that change with each heartbeat may come later."""
-    sights = {
-        sight.worker: structs.replace(
-            sight,
+    observations = {
+        observation.worker: structs.replace(
+            observation,
             silent_s=0.0,
-            status=what_matters(sight.status) if sight.status is not None else None,
-            start_failure=structs.replace(sight.start_failure, for_s=0.0) if sight.start_failure is not None else None,
+            status=what_matters(observation.status) if observation.status is not None else None,
+            start_failure=structs.replace(observation.start_failure, for_s=0.0)
+            if observation.start_failure is not None
+            else None,
         )
-        for sight in topology.workers
+        for observation in topology.workers
     }
     nodes = {
         node.node: structs.replace(node, notice_s=None if node.notice_s is None else 0.0) for node in topology.nodes
     }
-    return topology.seq, sights, nodes, topology.keeps
+    return topology.seq, observations, nodes, topology.keeps
 
 
 def a_controller(*, known: Known | None = None, incarnation: str = "abc123", rules: Rules | None = None) -> Story:
@@ -212,7 +214,7 @@ def a_controller(*, known: Known | None = None, incarnation: str = "abc123", rul
 
 
 def a_controller_with(workers: int, *, rules: Rules | None = None) -> Story:
-    """All of them joined."""
+    """A controller whose workers have all joined."""
     return a_controller(rules=rules).keeps(workers).after(0.1).all_speak().after(0.1).forgets_effects()
 
 

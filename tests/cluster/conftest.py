@@ -21,7 +21,7 @@ from messages.clusters import (
     KeepWorkers,
     Presence,
     RemoveWorkers,
-    WorkerSight,
+    WorkerObservation,
     WorkerTemplate,
 )
 from messages.ids import ClusterName, Epoch, JobName, WorkerId
@@ -36,7 +36,7 @@ JOB = JobName("story")
 
 
 class Bench:
-    """Starts controllers, speaks to them as a master would, and sees what they tell."""
+    """Starts controllers, sends them commands like a master, and records their reports."""
 
     def __init__(self, bus: Bus, settings: ClusterSettings, folder: Path) -> None:
         self.bus = bus
@@ -67,7 +67,7 @@ class Bench:
         return (self._folder / f"controller{controller}.log").read_text()
 
     def outputs(self) -> list[str]:
-        """Paths of what workers wrote."""
+        """Paths of the workers' log files."""
         return [str(path) for path in Path(self.settings.run_dir).glob("*.log")]
 
     def output_of(self, uid: str) -> str:
@@ -100,19 +100,23 @@ class Bench:
         self._by_hand.append(process)
         return process
 
-    def seen(self, presence: Presence) -> list[WorkerSight]:
-        """In the newest topology."""
+    def seen(self, presence: Presence) -> list[WorkerObservation]:
+        """The workers with this presence in the newest report."""
         workers = self.topologies[-1].workers if self.topologies else ()
-        return [sight for sight in workers if sight.presence is presence]
+        return [observation for observation in workers if observation.presence is presence]
 
     @property
     def alive(self) -> dict[WorkerId, int]:
-        """Ids and pids."""
-        return {sight.worker: sight.status.pid for sight in self.seen(Presence.ALIVE) if sight.status is not None}
+        """Process ids of all live workers, by worker."""
+        return {
+            observation.worker: observation.status.pid
+            for observation in self.seen(Presence.ALIVE)
+            if observation.status is not None
+        }
 
     @property
     def gone(self) -> dict[WorkerId, str]:
-        return {sight.worker: sight.why for sight in self.seen(Presence.GONE)}
+        return {observation.worker: observation.why for observation in self.seen(Presence.GONE)}
 
     async def until_alive(self, count: int) -> dict[WorkerId, int]:
         await eventually(
@@ -127,7 +131,7 @@ class Bench:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
             await process.wait()
-        uids = {uid_of(sight.worker) for heartbeat in self.topologies for sight in heartbeat.workers}
+        uids = {uid_of(observation.worker) for heartbeat in self.topologies for observation in heartbeat.workers}
         for uid in uids:
             for pid in machine.of_place(uid, leader=None):
                 with contextlib.suppress(ProcessLookupError):

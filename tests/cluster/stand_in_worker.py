@@ -1,4 +1,4 @@
-"""Stands in for a worker-agent: joins, heartbeats, leaves when told to. Its environment can make it misbehave."""
+"""Stands in for a worker-agent: joins, sends heartbeats, leaves on command. Its environment can make it misbehave."""
 
 import argparse
 import asyncio
@@ -17,6 +17,7 @@ from runtime.bus import Bus, BusSettings
 from runtime.process import Stop, run
 
 HEARTBEAT_EVERY_S = 0.2
+LAST_WORDS = "there is no such module"
 
 
 def options() -> argparse.Namespace:
@@ -63,12 +64,12 @@ async def work(given: argparse.Namespace, stop: Stop) -> int:
 
 if __name__ == "__main__":
     if "STAND_IN_DIES" in os.environ:
-        print("there is no such module", file=sys.stderr)
+        print(LAST_WORDS, file=sys.stderr)
         sys.exit(3)
     if "STAND_IN_HAS_CHILD" in os.environ:
         subprocess.Popen(["sleep", "300"], start_new_session=True)
     if "STAND_IN_RUNS" in os.environ:
-        children.become_subreaper()  # as every worker-agent
+        children.become_subreaper()  # like every worker-agent
         exec(os.environ["STAND_IN_RUNS"])
     given = options()
     sys.exit(run(lambda stop: work(given, stop), drain_s=600.0, force_s=600.0))

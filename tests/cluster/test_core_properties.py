@@ -263,12 +263,14 @@ class HonestWorld(RuleBasedStateMachine):
     def no_more_run_than_are_known_and_none_that_ended_is_listed(self) -> None:
         if self.topology is None or self.topology.seq != self.state.sending.seq or self.state.sending.unsent:
             return
-        listed = {sight.worker for sight in self.topology.workers if sight.presence is not Presence.GONE}
-        gone = {sight.worker for sight in self.topology.workers if sight.presence is Presence.GONE}
+        listed = {
+            observation.worker for observation in self.topology.workers if observation.presence is not Presence.GONE
+        }
+        gone = {observation.worker for observation in self.topology.workers if observation.presence is Presence.GONE}
         assert not listed & gone
 
     def teardown(self) -> None:
-        """When faults stop, there are as many workers as were asked for, and no save is owed."""
+        """Checks, after faults stop, that as many workers run as requested and all is saved."""
         if not self.state.link.connected:
             self.the_bus_goes_away_or_comes_back()
         for _ in range(200):

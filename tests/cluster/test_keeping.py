@@ -1,4 +1,4 @@
-"""How many workers the cluster-controller keeps: started, kept, removed by name."""
+"""The number of workers that the cluster-controller keeps alive, and workers that are removed by name."""
 
 import pytest
 from msgspec.structs import replace
@@ -82,13 +82,13 @@ class TestKeepingWorkers:
 class TestRemoving:
     def test_exactly_those_are_ended(self) -> None:
         story = a_controller_with(3)
-        doomed = story.uids[1]
-        assert story.removes(f"{doomed}-aaaa").ended == [doomed]
+        noticed = story.uids[1]
+        assert story.removes(f"{noticed}-aaaa").ended == [noticed]
 
     def test_they_are_not_replaced_until_the_count_is_said_again(self) -> None:
         story = a_controller_with(3)
-        doomed = story.uids[1]
-        story.removes(f"{doomed}-aaaa").ends(doomed).after(5.0, all_beat=True)
+        noticed = story.uids[1]
+        story.removes(f"{noticed}-aaaa").ends(noticed).after(5.0, all_beat=True)
         assert story.started == [] and story.topologies[-1].keeps == {JOB: 2}
         assert len(story.keeps(3).started) == 1
 

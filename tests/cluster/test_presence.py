@@ -1,4 +1,4 @@
-"""Which workers are there: the silent, the dead, and those that somebody started by hand."""
+"""The presence of workers: silent ones, lost ones, and those that were started by hand."""
 
 from agents.cluster.decide import decide
 from agents.cluster.effects import EndPlace
@@ -14,8 +14,8 @@ class TestSilence:
         story = a_controller_with(1).all_speak()
         worker = f"{story.uids[0]}-aaaa"
         assert story.after(1.9).presence(worker) is Presence.ALIVE
-        sight = story.after(0.2).sight(worker)
-        assert sight is not None and sight.presence is Presence.SILENT and 2.0 <= sight.silent_s < 2.3
+        observation = story.after(0.2).observation(worker)
+        assert observation is not None and observation.presence is Presence.SILENT and 2.0 <= observation.silent_s < 2.3
         assert story.speaks(story.uids[0]).after(0.1).presence(worker) is Presence.ALIVE
 
     def test_is_no_reason_to_replace_or_end_a_worker(self) -> None:
@@ -34,8 +34,8 @@ class TestSilence:
         story = a_controller_with(1).all_speak().after(0.5)
         worker = f"{story.uids[0]}-aaaa"
         story.is_paused(10.0)
-        sight = story.sight(worker)
-        assert sight is not None and sight.presence is Presence.ALIVE and sight.silent_s < 0.5
+        observation = story.observation(worker)
+        assert observation is not None and observation.presence is Presence.ALIVE and observation.silent_s < 0.5
         assert story.after(1.9).presence(worker) is Presence.ALIVE
         assert story.after(0.2).presence(worker) is Presence.SILENT
 
@@ -43,8 +43,8 @@ class TestSilence:
         story = a_controller_with(1).after(10.0)
         worker = f"{story.uids[0]}-aaaa"
         story.happens(BusLost(story.now_s)).after(5.0).happens(BusBack(story.now_s)).after(0.5)
-        sight = story.sight(worker)
-        assert sight is not None and sight.presence is Presence.SILENT and sight.silent_s < 1.0
+        observation = story.observation(worker)
+        assert observation is not None and observation.presence is Presence.SILENT and observation.silent_s < 1.0
 
     def test_a_word_that_was_heard_before_teaches_nothing(self) -> None:
         story = a_controller_with(1)
@@ -97,10 +97,10 @@ class TestTheDead:
         story = a_controller_with(1)
         worker = f"{story.uids[0]}-aaaa"
         story.happens(WorkerSaidLeft(story.now_s, WorkerId(worker), "released")).ends(story.uids[0]).after(0.1)
-        sights = [sight for sight in story.topologies[-1].workers if sight.worker == worker]
-        assert [sight.why for sight in sights] == ["released"]
+        observations = [observation for observation in story.topologies[-1].workers if observation.worker == worker]
+        assert [observation.why for observation in observations] == ["released"]
 
-    def test_an_agent_that_started_anew_in_its_place_is_another_worker(self) -> None:
+    def test_an_agent_that_started_again_in_its_place_is_another_worker(self) -> None:
         story = a_controller_with(1)
         uid = story.uids[0]
         hears(story, f"{uid}-bbbb").after(0.1)

@@ -1,8 +1,9 @@
-"""Workers that are lost, leave, or never speak, and who comes in their place."""
+"""Workers that are lost, leave or never report, and their replacements."""
 
 from itertools import pairwise
 
 from agents.cluster.events import AgentEnded, PlaceFailed, WorkerHeard, WorkerSaidLeft
+from agents.cluster.learn import not_started
 from messages.clusters import Presence
 from messages.ids import WorkerId
 from messages.workers import WorkerPhase
@@ -33,30 +34,31 @@ class TestReplacing:
         story = a_controller().keeps(4)
         for uid in story.uids:
             story.ends(uid, "its process exited with 1")
-        assert story.state.backoffs[JOB].delay_s == story.state.rules.backoff_s
+        assert story.state.backoffs[JOB].failures == 1
 
     def test_a_start_that_fails_is_tried_again_later(self) -> None:
         story = a_controller()
         story.starts = False
-        story.keeps(1).happens(PlaceFailed(story.now_s, story.uids[0], "no such interpreter"))
+        why = "no such interpreter"
+        story.keeps(1).happens(PlaceFailed(story.now_s, story.uids[0], why))
         assert len(story.started) == 1
         gone = story.after(0.1).topologies[-1].workers[0]
-        assert gone.presence is Presence.GONE and "no such interpreter" in gone.why
+        assert gone.presence is Presence.GONE and gone.why == not_started(why)
         assert len(story.after(1.0).started) == 2
 
     def test_one_that_lived_ends_the_backoff(self) -> None:
         story = a_controller().keeps(1)
         story.ends(story.uids[0]).after(1.0)
-        assert story.state.backoffs[JOB].delay_s > 0
+        assert story.state.backoffs[JOB].failures > 0
         story.after(12.0, all_beat=True).ends(story.uids[0])
-        assert story.state.backoffs[JOB].delay_s == 0 and len(story.uids) == 1
+        assert story.state.backoffs[JOB].failures == 0 and len(story.uids) == 1
 
     def test_a_worker_that_leaves_is_replaced_before_its_process_is_gone(self) -> None:
         story = a_controller_with(2)
-        leaver = story.uids[0]
-        story.happens(WorkerSaidLeft(story.now_s, WorkerId(f"{leaver}-aaaa"), "noticed"))
+        leaving_worker = story.uids[0]
+        story.happens(WorkerSaidLeft(story.now_s, WorkerId(f"{leaving_worker}-aaaa"), "noticed"))
         assert len(story.started) == 1
-        assert story.ends(leaver).after(5.0, all_beat=True).started == story.started[:1]
+        assert story.ends(leaving_worker).after(5.0, all_beat=True).started == story.started[:1]
 
     def test_a_worker_whose_agent_ended_is_gone_and_replaced_before_its_place_is_empty(self) -> None:
         story = a_controller_with(2)
@@ -87,7 +89,7 @@ class TestReplacing:
 
     def test_a_worker_that_left_but_whose_process_stays_is_ended(self) -> None:
         story = a_controller_with(1)
-        leaver = story.uids[0]
-        story.happens(WorkerSaidLeft(story.now_s, WorkerId(f"{leaver}-aaaa"), "released")).after(5.0)
+        leaving_worker = story.uids[0]
+        story.happens(WorkerSaidLeft(story.now_s, WorkerId(f"{leaving_worker}-aaaa"), "released")).after(5.0)
         assert story.ended == []
-        assert story.after(6.0).ended == [leaver]
+        assert story.after(6.0).ended == [leaving_worker]

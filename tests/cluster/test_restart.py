@@ -14,7 +14,7 @@ class TestRestart:
             story.happens(PlaceStarted(100.0, place.uid, place.pid, place.birth))
         story.after(10.0, all_beat=True)
         assert story.started == [] and story.ended == []
-        assert sum(sight.presence is Presence.ALIVE for sight in story.topologies[-1].workers) == 3
+        assert sum(observation.presence is Presence.ALIVE for observation in story.topologies[-1].workers) == 3
 
     def test_reports_and_replaces_those_that_died_meanwhile_under_their_real_id(self) -> None:
         known = a_controller_with(2).saved
@@ -51,7 +51,7 @@ class TestRestart:
         second = a_controller(incarnation="def456").keeps(5)
         assert len({*first.started, *second.started}) == 10
 
-    def test_whoever_was_not_told_of_a_gone_worker_is_told_by_the_next_controller(self) -> None:
+    def test_the_one_that_was_not_told_of_a_gone_worker_is_told_by_the_next_controller(self) -> None:
         first = a_controller_with(1).keeps(0)
         lost = first.uids[0]
         known = first.ends(lost).saved

@@ -1,4 +1,4 @@
-"""What the cluster-controller tells of its workers, and when."""
+"""What the cluster-controller reports of its workers, and when."""
 
 import pytest
 from msgspec import structs
@@ -31,9 +31,10 @@ class TestTopology:
     def test_is_sent_at_once_when_a_worker_is_gone_and_says_so(self) -> None:
         story = a_controller_with(2).after(0.5)
         lost = story.uids[0]
-        story.forgets_effects().ends(lost, "its process was ended by SIGKILL")
-        sight = story.sight(f"{lost}-aaaa")
-        assert sight is not None and sight.presence is Presence.GONE and sight.why == "its process was ended by SIGKILL"
+        why = "its process was ended by SIGKILL"
+        story.forgets_effects().ends(lost, why)
+        observation = story.observation(f"{lost}-aaaa")
+        assert observation is not None and observation.presence is Presence.GONE and observation.why == why
 
     @pytest.mark.parametrize(
         "changed",
@@ -63,7 +64,7 @@ class TestTopology:
         story = a_controller().keeps(50).after(0.5).forgets_effects()
         story.all_speak().after(0.1)
         assert len(story.topologies) <= 3
-        assert all(sight.presence is Presence.ALIVE for sight in story.topologies[-1].workers)
+        assert all(observation.presence is Presence.ALIVE for observation in story.topologies[-1].workers)
 
     def test_tells_how_many_it_was_told_to_keep(self) -> None:
         assert a_controller().keeps(3).keeps(0, OTHER_JOB).after(0.1).topologies[-1].keeps == {JOB: 3}
@@ -80,7 +81,7 @@ class TestTopology:
         for _ in range(60):
             story.speaks(story.uids[0]).ends(story.uids[0])
         story.after(0.1)
-        gone = [sight for sight in story.topologies[-1].workers if sight.presence is Presence.GONE]
+        gone = [observation for observation in story.topologies[-1].workers if observation.presence is Presence.GONE]
         assert len(gone) == 10 and len(story.state.tombstones) == 30
 
     def test_jobs_that_ended_long_ago_are_forgotten_first(self) -> None:
@@ -101,7 +102,7 @@ class TestTopology:
         parts = split(max(story.reports, key=lambda report: len(report.workers)))
         assert len(parts) > 5
         assert all(len(encode(wrap(part, sender="cluster/local"))) < 300_000 for part in parts)
-        statuses = [sight.status for part in parts for sight in part.workers]
+        statuses = [observation.status for part in parts for observation in part.workers]
         assert len(statuses) == 200 and all(status and status.exits[0].tail == tail for status in statuses)
 
     def test_is_not_sent_while_the_bus_is_away_and_at_once_when_it_is_back(self) -> None:

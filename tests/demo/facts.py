@@ -1,4 +1,4 @@
-"""A demonstration that went well, as facts."""
+"""The facts of a successful demonstration."""
 
 from messages.api import ProgressLine
 from messages.ids import Generation, Rank, WorkerId
@@ -35,7 +35,7 @@ def trained(generation: int, workers: str, steps: range, *, from_s: float, loss:
 
 
 def traced(generation: int, pids: str, steps: range, *, from_s: float, what: str = "step") -> list[Moment]:
-    """The same, as the trainers wrote it down: rank 0 is the first of these processes."""
+    """The traces of these steps: rank 0 is the first of these processes."""
     return [
         Moment(from_s + 0.1 * nth, what, Rank(rank), Generation(generation), step, int(pid))
         for nth, step in enumerate(steps)
@@ -53,7 +53,7 @@ WRITTEN = (
     Moment(103.73, "active", Rank(3), FULL_AGAIN, 36, 5),
     *traced(3, "1 3 4 5", range(37, 60), from_s=103.82),
 )
-"""The third world has a newcomer, which takes its share from step 37 on."""
+"""The third world has a joining worker, which takes its share from step 37 on."""
 
 
 def a_run(
@@ -63,7 +63,7 @@ def a_run(
     written: tuple[Moment, ...] = WRITTEN,
 ) -> Facts:
     """Four workers, one killed after step 23, a smaller world, a replacement, 60 steps in the end."""
-    told = [
+    reported = [
         *trained(1, "w1 w2 w3 w4", range(24), from_s=100.0, loss=4.0),
         *trained(2, "w1 w3 w4", range(24, 36), from_s=102.5, loss=3.0),
         *trained(3, "w1 w3 w4 w5", range(36, 60), from_s=103.7, loss=2.0),
@@ -72,7 +72,7 @@ def a_run(
         promise=Promise(steps=60, workers=4, global_batch=BATCH, checkpoint_every=10),
         phase="succeeded",
         why="all ranks exited with 0",
-        progress=tuple(told if progress is None else progress),
+        progress=tuple(reported if progress is None else progress),
         traced=written,
         certificate="60 steps, 2,880 samples: 0 lost, 0 repeated",
         formed=(

@@ -1,4 +1,4 @@
-"""A simulator's control endpoint that a test tells what to answer."""
+"""A simulator's control endpoint with the answers of a test."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,4 +1,4 @@
-"""On a cloud the demonstration takes and re-creates machines when the world is ready for it, and looks what is left."""
+"""With a cloud, the demonstration preempts machines when the world is settled, and records what is left."""
 
 import asyncio
 import time
@@ -8,16 +8,16 @@ import pytest
 
 from messages.api import EventLine, JobView, ProgressLine, WorkerView
 from messages.ids import Generation, Rank, WorkerId
-from messages.jobs import JobSpec, Launch
 from messages.worlds import RankProgress
 from tests.cli.fake_master import FakeMaster, a_view
 from tests.conftest import eventually
 from tests.demo.fake_simulator import FakeSimulator
+from tests.specs import a_spec
 from tradewind.client.api import Api, session
 from tradewind.demo import FLEET
 from tradewind.demo.cloud.story import CloudStory
 from tradewind.demo.facts import Promise
-from tradewind.local.fleet import fleet_at, read_fleet
+from tradewind.local.fleet import decode_fleet, fleet_at
 from tradewind.local.simulator import Simulator
 
 WAIT_S = 30.0
@@ -34,8 +34,8 @@ async def cloud() -> AsyncIterator[FakeSimulator]:
 @pytest.fixture
 async def story(master: FakeMaster, cloud: FakeSimulator) -> AsyncIterator[CloudStory]:
     promise = Promise(steps=40, workers=2, global_batch=16, checkpoint_every=4)
-    spec = JobSpec(name="demo", launch=Launch(script="train.py"))
-    fleet = read_fleet(fleet_at(FLEET.read_text(), 1, 2, workers=2))
+    spec = a_spec("demo")
+    fleet = decode_fleet(fleet_at(FLEET.read_text(), 1, 2, workers=2))
     async with session() as opened:
         simulator = Simulator(opened, cloud.url)
         yield CloudStory(Api(opened, master.url), spec, promise, lambda event: None, simulator, fleet)

@@ -1,4 +1,4 @@
-"""The demonstration records all that it sees; it tells one worker to go and kills another, when the time has come."""
+"""The demonstration records facts, gives one worker a notice and kills another."""
 
 import asyncio
 import signal
@@ -11,11 +11,11 @@ import pytest
 
 from messages.api import EventLine, JobView, LogLine, ProgressLine, WorkerView
 from messages.ids import Generation, Rank, WorkerId
-from messages.jobs import JobSpec, Launch
 from messages.worlds import RankProgress
 from runtime.errors import UserError
 from tests.cli.fake_master import FakeMaster, a_view
 from tests.conftest import eventually
+from tests.specs import a_spec
 from tradewind.client.api import Api, session
 from tradewind.demo.facts import Promise
 from tradewind.demo.story import Story
@@ -34,7 +34,7 @@ def worker_processes() -> Iterator[list["subprocess.Popen[bytes]"]]:
 
 def a_story(api: Api) -> Story:
     promise = Promise(steps=30, workers=2, global_batch=16, checkpoint_every=10)
-    return Story(api, JobSpec(name="demo", launch=Launch(script="train.py")), promise, lambda event: None)
+    return Story(api, a_spec("demo"), promise, lambda event: None)
 
 
 def running(pids: list[int], generation: int = 1) -> JobView:
@@ -110,4 +110,5 @@ async def test_a_worker_of_somebody_else_is_left_alone(master: FakeMaster) -> No
         master.progress += [steps(0, 0, 20), steps(1, 0, 20)]
         with pytest.raises(ExceptionGroup) as refused:
             await playing
-    assert refused.group_contains(UserError, match="was not started by this command")
+    [error] = refused.value.exceptions
+    assert isinstance(error, UserError) and "w1-1" in error.message and "TRADEWIND_NATS_URL" in error.hint

@@ -1,4 +1,4 @@
-"""What the trainers wrote down, and how long a change of the world held them up."""
+"""The traces of trainers, and the pauses at changes of the world."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def test_a_pause_is_what_the_longest_step_took_more_than_usual() -> None:
     assert pause_s(WRITTEN, SMALLER, FULL_AGAIN) == pytest.approx(0.02)
 
 
-def test_while_a_newcomer_has_no_share_every_step_belongs_to_its_join() -> None:
+def test_while_a_joining_worker_has_no_share_every_step_belongs_to_its_join() -> None:
     slow = tuple(one if one.step < 37 or one.what == "active" else later(one, 0.5) for one in WRITTEN)
     assert pause_s(slow, SMALLER, FULL_AGAIN) == pytest.approx(0.5)
     later_still = tuple(one if one.step < 38 else later(one, 0.5) for one in WRITTEN)
@@ -57,7 +57,7 @@ def test_a_rank_that_gets_the_last_sum_from_another_has_not_computed_a_step_agai
     assert pause_s(written, FIRST, SMALLER) == pytest.approx(0.2)
 
 
-def test_a_step_that_the_dead_alone_had_is_not_computed_again_by_those_who_go_on() -> None:
+def test_a_step_that_the_dead_alone_had_is_not_computed_again_by_those_who_continue() -> None:
     written = (
         *traced(1, "1 2 3", range(10), from_s=100.0),
         *traced(1, "1", range(10, 11), from_s=101.0),
@@ -66,7 +66,7 @@ def test_a_step_that_the_dead_alone_had_is_not_computed_again_by_those_who_go_on
     assert repeated_steps(written, FIRST, SMALLER) == 0
 
 
-def test_of_a_world_that_was_started_anew_all_steps_are_compared() -> None:
+def test_of_a_world_that_was_started_again_all_steps_are_compared() -> None:
     written = (*traced(1, "1 2", range(10), from_s=100.0), *traced(2, "3 4", range(6, 20), from_s=105.0))
     assert repeated_steps(written, FIRST, SMALLER) == 4
     assert pause_s(written, FIRST, SMALLER) == pytest.approx(4.0)

@@ -1,4 +1,4 @@
-"""docker-compose.yml, as far as it can be checked where no container engine is: its parts fit together."""
+"""Checks of docker-compose.yml without a container engine: its parts fit together."""
 
 import os
 import re
@@ -49,13 +49,13 @@ SETTINGS: tuple[tuple[str, type[msgspec.Struct]], ...] = (
 
 
 def environ(service: str) -> dict[str, str]:
-    """Of a service, with the defaults of what the person who starts it may set."""
+    """Environment of a service, with the defaults of the variables that the user may set."""
     given: dict[str, str] = SERVICES[service].get("environment", {})
     return {name: re.sub(r"\$\{\w+:-(.*?)\}", r"\1", value) for name, value in given.items()}
 
 
 def parsed(role: str, arguments: list[str]) -> dict[str, Any]:
-    """What the command makes of these arguments; a `click` error if it does not understand them."""
+    """Arguments as the command parses them; raises a `click` error if they are invalid."""
     with commands.make_context("tradewind", [role, *arguments]) as context:
         command: click.Command | None = commands.get_command(context, role)
         assert command is not None, role
@@ -98,11 +98,11 @@ def host_of(url: str) -> str:
 
 @pytest.fixture(autouse=True)
 def _in_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Relative paths are from the image's working directory, which has the examples of this repository."""
+    """Makes relative paths start at the image's working directory, which has this repository's examples."""
     monkeypatch.chdir(ROOT)
 
 
-def test_there_is_a_bus_a_cloud_two_regions_a_master_a_standby_and_whoever_submits() -> None:
+def test_there_is_a_bus_a_cloud_two_regions_a_master_a_standby_and_the_one_that_submits() -> None:
     assert set(SERVICES) == {"nats", "cloud", *REGIONS, *MASTERS, "submit"}
 
 
@@ -114,7 +114,7 @@ def test_everything_is_published_on_loopback_and_no_port_twice() -> None:
     assert SERVICES["standby"]["ports"] == ["127.0.0.1:8801:8800"]
 
 
-def test_whoever_others_wait_for_says_when_it_is_healthy() -> None:
+def test_the_one_that_others_wait_for_says_when_it_is_healthy() -> None:
     waited_for = {
         (name, condition["condition"])
         for service in SERVICES.values()
@@ -193,8 +193,8 @@ def test_the_fleet_is_in_the_regions_that_there_are() -> None:
 
 def test_every_address_is_that_of_a_service() -> None:
     for service in OURS:
-        told = environ(service)
-        urls = [told["TRADEWIND_NATS_URL"], *told["TRADEWIND_API_URL"].split(",")]
+        reported = environ(service)
+        urls = [reported["TRADEWIND_NATS_URL"], *reported["TRADEWIND_API_URL"].split(",")]
         assert [host_of(url) for url in urls] == ["nats", *MASTERS]
 
 
@@ -232,4 +232,4 @@ def test_mounted_files_are_there() -> None:
 
 def test_the_health_check_is_a_program_in_the_image() -> None:
     assert os.access(ROOT / "deploy" / "healthy", os.X_OK)
-    assert "COPY deploy/healthy /usr/local/bin/healthy" in (ROOT / "deploy" / "Dockerfile").read_text()
+    assert "deploy/healthy /usr/local/bin/healthy" in (ROOT / "deploy" / "Dockerfile").read_text()

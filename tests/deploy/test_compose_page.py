@@ -1,4 +1,4 @@
-"""docs/compose.md: every command on the page names what there is."""
+"""docs/compose.md: every command on the page refers to existing services and files."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""What is deployed, as far as it can be checked where no container engine is."""
+"""Checks of the deployed files without a container engine."""
 
 import asyncio
 import re
@@ -59,7 +59,7 @@ def test_every_package_of_ours_is_in_the_image() -> None:
 def test_the_build_argument_chooses_the_build_of_torch(
     tmp_path: Path, torch: str, links: str, backend: str | None
 ) -> None:
-    """The step that installs what we depend on, with a stand-in for uv."""
+    """Runs the step that installs the dependencies, with a stand-in for uv."""
     steps = re.split(r"^(?=RUN )", DOCKERFILE.read_text(), flags=re.MULTILINE)
     step = next(part for part in steps if "UV_FIND_LINKS" in part)
     script = re.sub(r"^ *#.*\n", "", step.partition("COPY")[0].removeprefix("RUN "), flags=re.MULTILINE)
@@ -76,7 +76,7 @@ def test_the_build_argument_chooses_the_build_of_torch(
 
 
 def _uv_knows(backend: str) -> bool:
-    """Whether its parser takes the option, which it does before it shows its help."""
+    """True if uv's parser accepts the option, which it checks before it shows its help."""
     uv = Path(sys.executable).with_name("uv")
     return subprocess.run([uv, "pip", "install", backend, "--help"], capture_output=True, timeout=60).returncode == 0
 

@@ -17,7 +17,7 @@ from controlplane.clouds.interface import PROJECT, Quota, QuotaKey
 from controlplane.fleet.files import read_fleet
 from controlplane.fleet.interpretation import complete, offers
 from messages.ids import JobName
-from tests.cli.command import tradewind
+from tests.cli.command import tradewind_process as tradewind
 from tests.cli.fake_master import FakeMaster, a_view
 from tests.gcloud.syntax import PROGRAMS, Wrong, parse
 from tests.reaper.ground import a_ground

@@ -83,5 +83,5 @@ def test_mistakes_say_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.Mo
         read_job(Path("job.yaml"))
     error = refused.value
     (shown,) = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
-    told = [f"Error: {error.sentence}", *(f"  {line}" for line in error.problems), f"Try: {error.hint}"]
-    assert shown.splitlines() == told
+    reported = [f"Error: {error.message}", *(f"  {line}" for line in error.problems), f"Try: {error.hint}"]
+    assert shown.splitlines() == reported

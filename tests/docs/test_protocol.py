@@ -73,9 +73,9 @@ def test_every_reason_to_drop_a_payload_is_named() -> None:
 def test_every_kept_key_is_on_the_page() -> None:
     for key in (
         subjects.spec_key(JobName("job")),
-        subjects.world_key(JobName("job")),
-        subjects.wanted_key(ClusterName("cluster")),
+        subjects.record_key(JobName("job")),
         subjects.known_key(ClusterName("cluster")),
+        subjects.memory_key("<zone>"),
         subjects.LEADER_KEY,
     ):
         shown = key.replace(".job.", ".<job>.").replace(".cluster.", ".<cluster>.")

@@ -13,7 +13,7 @@ import pytest
 from tradewind.sdk.certificate import Certificate
 from tradewind.sdk.diagnostics import say
 from tradewind.sdk.run import Run
-from tradewind.sdk.starting import going_on
+from tradewind.sdk.starting import resuming
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "training-scripts.md").read_text()
@@ -61,19 +61,19 @@ def test_every_argument_of_a_run_has_a_row() -> None:
 def test_every_public_name_on_the_page_exists() -> None:
     public = {name for name, _ in inspect.getmembers(Run) if not name.startswith("_")} | {"certificate"}
     assert set(re.findall(r"run\.([a-z_]+)", PAGE)) <= public
-    told = {"steps", "samples", "lost", "repeated", "wrong", "first_bad", "taken_again"}
-    assert told <= {field.name for field in fields(Certificate)}
-    assert all(f"`{name}`" in PAGE for name in told | {"holds"})
+    reported = {"steps", "samples", "lost", "repeated", "wrong", "first_bad", "recomputed"}
+    assert reported <= {field.name for field in fields(Certificate)}
+    assert all(f"`{name}`" in PAGE for name in reported | {"holds"})
 
 
 def test_the_sentence_after_a_resume_is_the_certificates_own() -> None:
-    certificate = Certificate(steps=300, samples=14_400, taken_again=50, resumed_at=(50,))
-    assert PROMISED[2] == certificate.sentence() + "\n"
+    certificate = Certificate(steps=300, samples=14_400, recomputed=50, resumed_at=(50,))
+    assert PROMISED[2] == certificate.message() + "\n"
     resumed = Certificate(steps=300, samples=14_400, resumed_at=(50,))
-    _, end = resumed.sentence().split("0 repeated")
+    _, end = resumed.message().split("0 repeated")
     assert f"`{end}`" in PAGE
 
 
-def test_the_line_of_a_run_that_goes_on_is_the_runs_own(capsys: pytest.CaptureFixture[str]) -> None:
-    say(going_on(50, 300, Path("folder")))
+def test_the_line_of_a_run_that_continues_is_the_runs_own(capsys: pytest.CaptureFixture[str]) -> None:
+    say(resuming(50, 300, Path("folder")))
     assert PROMISED[1] == capsys.readouterr().err

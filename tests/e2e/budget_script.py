@@ -39,4 +39,4 @@ for inputs, targets in run:
     run.backward(nn.functional.mse_loss(model(inputs), targets))
     if run.rank == 0:
         print(f"step {run.step} world {run.world_size}", flush=True)
-print(run.certificate.sentence(), flush=True)
+print(run.certificate.message(), flush=True)

@@ -42,4 +42,4 @@ for inputs, targets in run:
     if run.rank == 0:
         print(f"step {run.step} loss {run.loss or 0:.4f} world {run.world_size} pid {os.getpid()}", flush=True)
 weights = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
-print(f"{run.certificate.sentence()}; weights {weights.double().sum():.9f}", flush=True)
+print(f"{run.certificate.message()}; weights {weights.double().sum():.9f}", flush=True)

@@ -46,4 +46,4 @@ for inputs, targets in run:
     run.backward(nn.functional.mse_loss(model(inputs), targets))
     if run.rank == 0:
         print(f"step {run.step} loss {run.loss or 0:.4f} world {run.world_size}", flush=True)
-print(f"generation {run.generation}: {run.certificate.sentence()}", flush=True)
+print(f"generation {run.generation}: {run.certificate.message()}", flush=True)

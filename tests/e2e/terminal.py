@@ -9,9 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-import pytest
-
 from runtime.children import free_port
+from tests.conftest import eventual_answer
 from tradewind.client.api import Api, session
 from tradewind.client.errors import MasterAway
 
@@ -82,7 +81,7 @@ class Terminal:
 
         await self._until(asked, f"job {job} is {phase}")
 
-    async def until_told(self, job: str, words: str) -> None:
+    async def until_reported(self, job: str, words: str) -> None:
         async def asked(api: Api) -> bool:
             return any([words in f"{event.text} {event.why}" async for event in api.events(job)])
 
@@ -92,14 +91,7 @@ class Terminal:
         """Without a command for every look: each would take half a second of a core."""
         async with session() as opened:
             api = Api(opened, self.environ["TRADEWIND_API_URL"])
-            try:
-                async with asyncio.timeout(BOUND_S):
-                    while True:
-                        if await _unless_away(asked(api)):
-                            return
-                        await asyncio.sleep(0.1)
-            except TimeoutError:
-                pytest.fail(f"not within {BOUND_S} s: {what}")
+            await eventual_answer(lambda: _unless_away(asked(api)), what=what, timeout_s=BOUND_S)
 
     @property
     def nats_url(self) -> str:

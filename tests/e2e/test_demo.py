@@ -4,7 +4,7 @@ import asyncio
 import json
 import signal
 
-from tests.cli.command import finished, started
+from tests.cli.command import finished, started, until_printed
 from tests.e2e.traces import a_mark, nothing_is_left
 
 DEMO_S = 240.0
@@ -33,8 +33,7 @@ async def test_ctrl_c_in_the_middle_of_the_demonstration_leaves_nothing() -> Non
     process = await started("demo", "--local", "--workers", "2", environ=mark)
     assert process.stdout is not None
     async with asyncio.timeout(DEMO_S):
-        while b"is running with 2 ranks" not in await process.stdout.readline():
-            pass
+        await until_printed(process.stdout, b"is running with 2 ranks")
     process.send_signal(signal.SIGINT)
     done = await finished(process, DEMO_S)
     assert done.code == 130, done.err

@@ -4,7 +4,9 @@ import asyncio
 import json
 import signal
 
-from tests.cli.command import finished, started
+import pytest
+
+from tests.cli.command import finished, started, until_printed
 from tests.e2e.traces import a_mark, nothing_is_left
 from tradewind.demo.checks import CLAIMS
 from tradewind.demo.cloud.checks import CLOUD_CLAIMS
@@ -12,6 +14,7 @@ from tradewind.demo.cloud.checks import CLOUD_CLAIMS
 DEMO_S = 360.0
 
 
+@pytest.mark.usefixtures("cold_start")
 async def test_machines_come_from_two_regions_are_taken_and_replaced_and_nothing_is_left() -> None:
     mark = a_mark()
     command = ("demo", "--json", "--workers", "3", "--steps", "200", "--seconds", "100")
@@ -41,8 +44,7 @@ async def test_ctrl_c_while_machines_come_leaves_nothing() -> None:
     process = await started("demo", "--workers", "2", environ=mark)
     assert process.stdout is not None
     async with asyncio.timeout(DEMO_S):
-        while b"asking for a pool" not in await process.stdout.readline():
-            pass
+        await until_printed(process.stdout, b"requesting a pool")
     process.send_signal(signal.SIGINT)
     done = await finished(process, DEMO_S)
     assert done.code == 130, done.err

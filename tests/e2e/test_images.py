@@ -1,12 +1,11 @@
 """A fleet whose node account has no roles: nodes come and cannot pull. The job stops buying, says what to grant, and
 trains once it is granted."""
 
-import asyncio
 import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -20,6 +19,7 @@ from messages.jobs import JobSpec, Launch, Workers
 from runtime.children import free_port
 from runtime.nats_server import NatsServer
 from tests.cli.command import without_ours
+from tests.conftest import eventual_answer
 from tests.e2e.traces import a_mark, nothing_is_left
 from tradewind.client.api import Api, session
 from tradewind.client.errors import MasterAway
@@ -120,8 +120,8 @@ async def test_workers_that_cannot_pull_stop_the_buying_and_train_once_the_role_
         stuck = await _until(ground.view, lambda view: "cannot start in cluster" in view.why, "the reason")
         _tells_what_to_grant(stuck.why)
         assert await ground.machines() == 2
-        told = await _until(ground.events, lambda events: _of_kind(events, "starts_failed"), "an event")
-        _tells_what_to_grant(_of_kind(told, "starts_failed")[0].why)
+        reported = await _until(ground.events, lambda events: _of_kind(events, "starts_failed"), "an event")
+        _tells_what_to_grant(_of_kind(reported, "starts_failed")[0].why)
         advice = await _until(ground.events, lambda events: _of_kind(events, "cluster_advice"), "advice")
         assert "roles/container.defaultNodeServiceAccount" in _of_kind(advice, "cluster_advice")[0].why
 
@@ -140,8 +140,8 @@ async def test_a_controller_that_cannot_pull_gives_the_machines_back_and_the_job
         await _until(ground.api.health, bool, "the master")
         await ground.api.submit(ground.spec)
         await _until(ground.machines, lambda count: count == 2, "machines")
-        told = await _until(ground.events, lambda events: _of_kind(events, "controller_failed"), "an event")
-        _tells_what_to_grant(_of_kind(told, "controller_failed")[0].why)
+        reported = await _until(ground.events, lambda events: _of_kind(events, "controller_failed"), "an event")
+        _tells_what_to_grant(_of_kind(reported, "controller_failed")[0].why)
         await _until(ground.machines, lambda count: count == 0, "the machines to be given back")
         _tells_what_to_grant((await ground.view()).why)
 
@@ -171,16 +171,9 @@ async def _keep(stack: AsyncExitStack, part: OwnProcess) -> None:
 
 
 async def _until(ask: Callable[[], Awaitable[T]], holds: Callable[[T], object], what: str) -> T:
-    answer: T | None = None
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                try:
-                    answer = await ask()
-                except MasterAway:
-                    answer = None
-                if answer is not None and holds(answer):
-                    return answer
-                await asyncio.sleep(0.1)
-    except TimeoutError:
-        raise AssertionError(f"not within {PATIENCE_S:g} s: {what}; last seen: {answer}") from None
+    async def ask_master() -> T | None:
+        with suppress(MasterAway):
+            return await ask()
+        return None
+
+    return await eventual_answer(ask_master, holds, what, PATIENCE_S)

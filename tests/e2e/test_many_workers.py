@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import eventually
+from tests.conftest import eventual_answer, eventually
 from tests.e2e.terminal import Terminal
 from tests.e2e.traces import a_mark, nothing_is_left
 from tests.e2e.watched import Run, lose_machine
-from tests.master.waits import until_asked
 
 WORKERS = 24
 BOUND_S = 240.0
@@ -45,12 +44,12 @@ async def test_two_dozen_workers_go_through_losses_and_joins(tmp_path: Path) -> 
         lost = 0
         for together in (1, 3):
             before = len(starts(run))
-            for doomed in run.workers()[:together]:
-                lose_machine(doomed)
+            for lost_worker in run.workers()[:together]:
+                lose_machine(lost_worker)
             lost += together
             await eventually(partial(has_started_since, run, before), BOUND_S, "the others train")
             await eventually(lambda: starts(run)[-1] == f"start of {WORKERS}", BOUND_S, "all of them train again")
-        await until_asked(lambda: status(terminal), lambda shown: shown["phase"] == "running", "it runs", BOUND_S)
+        await eventual_answer(lambda: status(terminal), lambda shown: shown["phase"] == "running", "it runs", BOUND_S)
         shown = await status(terminal)
         assert (shown["losses"], shown["failures"], shown["workers_total"]) == (lost, 0, WORKERS)
         assert sorted(rank for worker in shown["workers"] for rank in worker["ranks"]) == list(range(WORKERS))

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.conftest import eventually
 from tests.e2e.plain_nats import Seen, listen
 from tests.e2e.terminal import PARTS, Terminal
-from tests.e2e.test_hot import PROVEN, a_hot_run, proofs
+from tests.e2e.test_live import PROVEN, a_live_run, proofs
 from tests.e2e.traces import a_mark, nothing_is_left
 from tests.e2e.watched import BOUND_S, lose_machine
 
@@ -40,7 +40,7 @@ async def test_a_master_that_dies_after_a_halt_or_after_an_assignment_costs_no_s
     mark = a_mark()
     bus = Bus()
     async with Terminal(tmp_path, mark) as terminal, asyncio.TaskGroup() as tasks:
-        run = await a_hot_run(terminal, mark, workers="{min: 1, max: 3}")
+        run = await a_live_run(terminal, mark, workers="{min: 1, max: 3}")
         tasks.create_task(run.read())
         watching = tasks.create_task(listen(terminal.nats_url, bus))
         await run.until("three ranks train", world=3)
@@ -62,7 +62,7 @@ async def test_a_master_that_dies_after_a_halt_or_after_an_assignment_costs_no_s
         code = await run.end()
         watching.cancel()
     assert code == 0, "\n".join(run.lines)
-    told = proofs(run)
-    assert told and len(set(told)) == 1, told
-    assert told[0].startswith(PROVEN)
+    reported = proofs(run)
+    assert reported and len(set(reported)) == 1, reported
+    assert reported[0].startswith(PROVEN)
     await nothing_is_left(mark)

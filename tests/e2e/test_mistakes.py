@@ -49,7 +49,7 @@ async def test_mistakes_are_told_in_words(tmp_path: Path) -> None:
         taken = await terminal.run(f".venv/bin/tradewind submit {waits}", code=2)
         assert "waits" in taken
         assert "Traceback" not in taken
-        await terminal.until_told("waits", "rank 0 waits for rank 1")
+        await terminal.until_reported("waits", "rank 0 waits for rank 1")
         assert "rank 0 waits for rank 1" in await terminal.run(".venv/bin/tradewind events waits")
         await terminal.run(".venv/bin/tradewind stop waits")
         await terminal.until_phase("waits", "stopped")

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import eventually
+from tests.conftest import eventual_answer, eventually
 from tests.e2e.terminal import Terminal
 from tests.e2e.traces import a_mark, nothing_is_left
 from tests.e2e.watched import Run, lose_machine
-from tests.master.waits import until_asked
 
 BOUND_S = 120.0
 SCRIPT = """
@@ -57,9 +56,9 @@ async def test_a_replacement_waits_for_a_checkpoint_and_restarts_are_told_apart(
         await eventually(lambda: starts(run) == ["0 of 2"], BOUND_S, "two ranks train")
         lose_machine(run.workers()[0])
         await eventually(lambda: starts(run)[1:] == ["1 of 1"], BOUND_S, "one goes on, with no checkpoint to resume")
-        await terminal.until_told("plain", "began at step 0 again after a restart")
+        await terminal.until_reported("plain", "began again at step 0 after a restart")
         waits = "1 worker waits to be admitted: at the next checkpoint"
-        await until_asked(lambda: status(terminal), lambda shown: waits in shown, "the replacement waits")
+        await eventual_answer(lambda: status(terminal), lambda shown: waits in shown, "the replacement waits")
         assert len(starts(run)) == 2
         (tmp_path / "save").touch()
         await eventually(lambda: starts(run)[2:] == ["2 of 2 --resume"], BOUND_S, "both go on from the checkpoint")

@@ -1,4 +1,4 @@
-"""Every command of the README is run: here, or by the test that is named here."""
+"""Run each command of the README, or name the test that runs it. `docker compose up` only has its file checked."""
 
 import re
 import shutil
@@ -6,29 +6,33 @@ from pathlib import Path
 
 from tests.e2e.terminal import PARTS, Terminal
 from tests.e2e.traces import a_mark, nothing_is_left
+from tradewind.cli import COMMANDS
 
 ROOT = Path(__file__).parents[2]
-BLOCKS: list[str] = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+README = (ROOT / "README.md").read_text()
+BLOCKS: list[str] = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
 RUN_ELSEWHERE = {
     "make demo": "tests/e2e/test_demo_cloud.py",
     "make demo ARGS=--local": "tests/e2e/test_demo.py",
-    "docker compose up --build": "tests/deploy/test_compose.py",
     "make test": "this very run",
 }
+CHECKED_ELSEWHERE = {"docker compose up --build": "tests/deploy/test_compose.py"}
+"""Commands that need more than a test machine has: a test checks the file that they read."""
+NOT_IN_THE_TABLE = {"completion"}
 
 
 def tour() -> list[str]:
-    """The block in which the parts are started by hand."""
+    """Return the commands that start the parts by hand and then use them."""
     return next(block for block in BLOCKS if "tradewind master" in block).splitlines()
 
 
 def own_scripts() -> list[str]:
-    """The lines that run a script of one's own: with the SDK, and without."""
+    """Return the commands that run a script: one with the SDK, one without."""
     return [line for block in BLOCKS for line in block.splitlines() if "tradewind run" in line]
 
 
 def questions() -> list[str]:
-    """What is asked before anything is spent."""
+    """Return the commands that show prices and a plan."""
     return next(block for block in BLOCKS if "tradewind plan" in block).splitlines()
 
 
@@ -36,13 +40,21 @@ def copy_examples(folder: Path) -> None:
     shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("checkpoints"))
 
 
-def test_every_command_of_the_readme_is_run_by_a_test() -> None:
+def test_every_command_of_the_readme_is_run_or_its_file_checked_by_a_test() -> None:
     commands = [line for block in BLOCKS for line in block.splitlines()]
     assert commands
     assert tuple(tour()[: len(PARTS)]) == PARTS
-    assert [line for line in commands if line not in (*tour(), *own_scripts(), *questions(), *RUN_ELSEWHERE)] == []
-    for where in RUN_ELSEWHERE.values():
+    covered = (*tour(), *own_scripts(), *questions(), *RUN_ELSEWHERE, *CHECKED_ELSEWHERE)
+    assert [line for line in commands if line not in covered] == []
+    for where in (*RUN_ELSEWHERE.values(), *CHECKED_ELSEWHERE.values()):
         assert where == "this very run" or (ROOT / where).exists()
+
+
+def test_the_table_of_commands_has_each_command_and_no_other() -> None:
+    rows = re.findall(r"^\| (`tradewind .*?) \|", README, re.MULTILINE)
+    named = [word for row in rows for word in re.findall(r"`(?:tradewind )?(\w+)", row)]
+
+    assert sorted(named) == sorted(set(COMMANDS) - NOT_IN_THE_TABLE)
 
 
 async def test_scripts_of_ones_own_run_as_the_readme_says(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tests.cli.command import Outcome, finished, started
 from tests.conftest import eventually
 from tests.e2e.traces import a_mark, carriers, is_role, nothing_is_left
 from tests.escaping import escape_source, escaped
+from tradewind.local.parts import restart_text
 
 RUN_S = 180.0
 
@@ -57,6 +58,7 @@ async def run(folder: Path, *arguments: str, mark: dict[str, str]) -> Outcome:
     return await finished(await started("run", *arguments, environ=mark, cwd=folder), RUN_S)
 
 
+@pytest.mark.usefixtures("cold_start")
 async def test_an_unmodified_script_runs_on_two_workers_and_nothing_is_left(tmp_path: Path) -> None:
     mark = a_mark()
     done = await run(tmp_path, "--workers", "2", a_script(tmp_path, SUM_OF_RANKS), "--lr", "0.1", "-m", mark=mark)
@@ -157,7 +159,7 @@ async def test_the_master_is_killed_and_started_again_and_each_line_is_shown_onc
     hold.unlink()
     done = await finished(process, RUN_S)
     assert done.code == 0, done.err
-    assert "the master ended with -9 and is started again" in done.err
+    assert restart_text("master", -9) in done.err
     *lines, last = [*b"".join(shown).decode().splitlines(), *done.out.splitlines()]
     assert lines == [f"[0] line {number}" for number in range(len(lines))]
     assert last == "[0] counted"

@@ -29,11 +29,11 @@ async def test_an_evaluation_on_rank_0_changes_no_world(tmp_path: Path, what: st
             await run.until("both train", world=2)
             await _until_shown(terminal, "rank 0: evaluating for")
         code = await run.end()
-        told = await terminal.run(".venv/bin/tradewind events slow")
+        reported = await terminal.run(".venv/bin/tradewind events slow")
     assert code == 0, "\n".join(run.lines)
     ends = [line for line in run.lines if "] generation " in line]
     assert len(ends) == 2 and all("] generation 1: " in line and PROVEN in line for line in ends), ends
-    assert "is over" not in told
+    assert "is over" not in reported
     await nothing_is_left(mark)
 
 
@@ -55,11 +55,13 @@ async def test_a_rank_that_never_comes_back_is_one_failure_and_the_other_continu
         await run.until("another trainer has joined", world=2, after=len(run.steps))
         run.let_go()
         code = await run.end()
-        told = await terminal.run(".venv/bin/tradewind events hung")
+        reported = await terminal.run(".venv/bin/tradewind events hung")
         view = json.loads(await terminal.run(".venv/bin/tradewind status hung --json"))
     assert code == 0, "\n".join(run.lines)
-    assert (view["failures"], view.get("losses", 0)) == (1, 0), told
-    assert len(re.findall(r"rank 1 on worker \S+ is stalled: it has not entered the all-reduce", told)) == 1, told
-    assert "never_comes_back" in told and "slow_script.py" in told
+    assert (view["failures"], view.get("losses", 0)) == (1, 0), reported
+    assert len(re.findall(r"rank 1 on worker \S+ is stalled: it has not entered the all-reduce", reported)) == 1, (
+        reported
+    )
+    assert "never_comes_back" in reported and "slow_script.py" in reported
     assert PROVEN in run.lines[-1]
     await nothing_is_left(mark)

@@ -29,7 +29,7 @@ for (inputs,) in run:
     if run.step == 5:
         {what}
     run.backward(loss)
-print("ended with", run.certificate.sentence(), flush=True)
+print("ended with", run.certificate.message(), flush=True)
 """
 EVALUATES = """
         if run.rank == 0:
@@ -60,7 +60,7 @@ async def test_a_run_that_is_stopped_in_a_long_evaluation_saves_and_says_where(t
     process.send_signal(signal.SIGINT)
     done = await finished(process, RUN_S)
     assert done.code == 130, done.err
-    assert "its trainers may take up to 30 s to end the body of their loop and to save" in done.err
+    assert done.says("tradewind: ", "stopping", "30 s")
     assert f"Checkpoint of step 5 written to {tmp_path / 'kept'}." in done.err, done.err
     assert kept(tmp_path) == ["step-000000000005.pt"]
     await nothing_is_left(mark)

@@ -1,4 +1,4 @@
-"""Starts example scripts as a user would, or warm where that is proven already, and gives what they printed."""
+"""Runs example scripts as a user would, or in forks that have imported torch, and returns their output."""
 
 import os
 import runpy
@@ -20,10 +20,6 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 _TIMEOUT_S = 120
 
 
-def run_alone(script: Path, *arguments: object) -> str:
-    return _run([sys.executable, str(script)], arguments)
-
-
 def run_under_torchrun(script: Path, *arguments: object, ranks: int = 2) -> str:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     return _run([*torchrun, str(script)], arguments)
@@ -37,8 +33,10 @@ def run_warm(script: Path, *arguments: object, ranks: int = 1, env: Mapping[str,
         started = []
         for rank, file in enumerate(said):
             place = {"RANK": f"{rank}", "LOCAL_RANK": f"{rank}"} if world else {}
-            told = [str(argument) for argument in arguments]
-            started.append(FORKS.Process(target=_become, args=(script, told, {**world, **place, **(env or {})}, file)))
+            reported = [str(argument) for argument in arguments]
+            started.append(
+                FORKS.Process(target=_become, args=(script, reported, {**world, **place, **(env or {})}, file))
+            )
         try:
             for process in started:
                 process.start()

@@ -1,4 +1,4 @@
-"""What the benchmarks read and say; the measurements themselves are run by `make bench`."""
+"""The inputs and outputs of the benchmarks; `make bench` runs the measurements themselves."""
 
 import os
 import subprocess

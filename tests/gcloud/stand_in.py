@@ -1,4 +1,4 @@
-"""gcloud and bq as far as the trial uses them, answered by the simulator's APIs."""
+"""A stand-in for the commands of gcloud and bq that the trial uses, on the simulator's APIs."""
 
 import asyncio
 import json
@@ -33,21 +33,21 @@ _HTTP = {
 
 
 class Google(Struct, frozen=True):
-    """Where the simulator is, and what it has no API for."""
+    """The address of the simulator, and state for which it has no API."""
 
     url: str
     endpoint: str
     key: str
     project: str
     account: str = "me@example.com"
-    """Who is logged in; empty: nobody."""
+    """The account that is logged in; empty: none."""
     services: tuple[str, ...] = ()
     roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     lost_disks: tuple[str, ...] = ()
     bill_factor: float | None = 1.0
-    """The export says so many times what the simulator bills; None: nothing yet."""
+    """The ratio of the exported cost to the simulator's bill; None: no export yet."""
     stockout_text: str = ""
-    """What the operation says instead of the simulator's words."""
+    """The message of the operation instead of the simulator's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +143,15 @@ class _Commands:
 
     async def _instances(self, wanted: str) -> list[dict[str, Any]]:
         project = self._google.project
-        told = await self._compute(f"projects/{project}/aggregated/instances", {"filter": wanted})
-        return [each for scope in told.get("items", {}).values() for each in scope["instances"]]
+        reported = await self._compute(f"projects/{project}/aggregated/instances", {"filter": wanted})
+        return [each for scope in reported.get("items", {}).values() for each in scope["instances"]]
 
     async def _compute(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
         headers = (await self._tokens.get()).headers
         url = f"{self._settings.compute_url}/{path}"
         async with aiohttp.ClientSession() as http, http.get(url, params=query, headers=headers) as response:
-            told: dict[str, Any] = await response.json()
-            return told
+            reported: dict[str, Any] = await response.json()
+            return reported
 
     async def _control(self, what: str, body: object) -> Answer:
         url = f"{self._google.url}/control/{what}"

@@ -1,6 +1,6 @@
 """The commands of gcloud, bq and docker that our scripts and pages use, with the flags that they take.
 
-What is not listed is refused, so that a typing mistake in a page or a script fails a test and not a person. The
+Other commands are refused, so that a typing mistake in a page or a script fails a test. The
 commands of gcloud and their flags agree with version 528 of the SDK (`test_syntax.py`).
 """
 
@@ -32,7 +32,7 @@ class Wrong(Exception):
 class Command:
     flags: Mapping[str, str] = field(default_factory=dict)
     positionals: tuple[str, ...] = ()
-    """A pattern for each; the last one may come several times if there may be `more`."""
+    """A pattern for each argument; with `more`, the last one may repeat."""
     needs: tuple[str, ...] = ()
     more: bool = False
 
@@ -169,7 +169,7 @@ class Parsed:
 
 
 def parse(program: str, argv: Sequence[str]) -> Parsed:
-    """Raises `Wrong` for what the program would refuse."""
+    """Check a command. Raises `Wrong` if the program would refuse it."""
     commands, common = PROGRAMS[program], _GLOBAL[program]
     words = [each for each in argv if not (each.startswith("--") and each.partition("=")[0] in common)]
     name = next((" ".join(words[:count]) for count in range(4, 0, -1) if " ".join(words[:count]) in commands), None)

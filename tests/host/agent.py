@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.conftest import eventually_blocking
+
 HOST = Path(__file__).parents[2] / "tradewind" / "host" / "__main__.py"
 WAIT_S = 60.0
 
@@ -168,10 +170,7 @@ def alive(pid: int) -> bool:
 
 
 def wait_gone(pids: Sequence[int]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while left := [pid for pid in pids if alive(pid)]:
-        assert time.monotonic() < deadline, f"still running: {left}"
-        time.sleep(0.01)
+    eventually_blocking(lambda: not any(map(alive, pids)), f"the end of {list(pids)}", WAIT_S)
 
 
 def _line(message: Mapping[str, object]) -> bytes:

@@ -37,7 +37,7 @@ def own_host(tmp_path: Path) -> Iterator[Agent]:
 
 @pytest.fixture
 def unused_port() -> Iterator[int]:
-    """Taken, so that nobody else gets it, but nobody listens on it."""
+    """A port that is bound, but refuses connections."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]

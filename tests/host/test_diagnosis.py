@@ -5,6 +5,9 @@ import pytest
 
 from tradewind.host.diagnosis import error_message, hint_of, missing_module, peer_lost
 
+TRACEBACK = "Traceback (most recent call last):"
+FRAME = '  File "train.py", line 3, in <module>'
+OTHER_ERROR = "ValueError: no data"
 GLOO = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:537]"
 
 LOST = [
@@ -37,12 +40,12 @@ OWN = [
 
 @pytest.mark.parametrize("line", LOST)
 def test_a_broken_connection_to_a_peer_is_recognised(line: str) -> None:
-    assert peer_lost(["Traceback (most recent call last):", '  File "train.py", line 3, in <module>', line])
+    assert peer_lost([TRACEBACK, FRAME, line])
 
 
 @pytest.mark.parametrize("line", OWN)
 def test_a_failure_of_its_own_is_not_blamed_on_a_peer(line: str) -> None:
-    assert not peer_lost(["Traceback (most recent call last):", line])
+    assert not peer_lost([TRACEBACK, line])
 
 
 def test_the_message_of_an_error_file_is_found_in_both_of_its_shapes(tmp_path: Path) -> None:
@@ -81,5 +84,5 @@ def test_no_error_file_says_nothing(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_only_a_module_that_was_not_found_suggests_another_interpreter(line: str, module: str | None) -> None:
     expected = None if module is None else missing_module(module)
-    assert hint_of(["Traceback (most recent call last):", line]) == expected
-    assert hint_of([line, "Traceback (most recent call last):", "ValueError: no data"]) is None
+    assert hint_of([TRACEBACK, line]) == expected
+    assert hint_of([line, TRACEBACK, OTHER_ERROR]) is None

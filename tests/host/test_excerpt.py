@@ -1,10 +1,10 @@
-"""What is shown of a trainer's standard error when it failed."""
+"""The excerpt of a failed trainer's standard error."""
 
 import traceback
 
 import pytest
 
-from tradewind.host.excerpt import LINES_MOST, SIZE_MOST_BYTES, TRACEBACK_LINES_MOST, excerpt
+from tradewind.host.excerpt import LINES_MOST, SIZE_MOST_BYTES, TRACEBACK_LINES_MOST, excerpt, omitted
 
 NOISE = [f"step {number}" for number in range(100)]
 HEADER = "Traceback (most recent call last):"
@@ -83,7 +83,7 @@ def test_a_traceback_that_is_too_long_loses_its_middle() -> None:
     long = a_traceback(frames=200)
     shown = excerpt([*NOISE, *long])
     assert shown[0] == HEADER
-    assert shown[1] == f"  … {len(long) - len(shown) + 1} lines left out …"
+    assert shown[1] == omitted(len(long) - len(shown) + 1)
     assert shown[2:] == long[-len(shown) + 2 :]
     assert len(shown) <= TRACEBACK_LINES_MOST
     assert sum(len(line.encode()) + 1 for line in shown) <= SIZE_MOST_BYTES
@@ -92,7 +92,7 @@ def test_a_traceback_that_is_too_long_loses_its_middle() -> None:
 def test_what_follows_a_traceback_is_cut_in_its_middle_too() -> None:
     shown = excerpt([*a_traceback(), *(f"frame #{number}" for number in range(150))])
     assert shown[: len(a_traceback())] == a_traceback()
-    assert shown[len(a_traceback())].endswith("lines left out …")
+    assert shown[len(a_traceback())] == omitted(150 - (len(shown) - len(a_traceback()) - 1))
     assert shown[-1] == "frame #149"
     assert len(shown) <= TRACEBACK_LINES_MOST
 

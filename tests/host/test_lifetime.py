@@ -1,5 +1,6 @@
-"""How hosts start, and how they end: never leaving a trainer behind."""
+"""The start and the end of hosts: no trainer is left behind."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 
 from tests.host.agent import HOST, WAIT_S, Agent, wait_gone
 from tests.light import light_torch
+from tradewind.host.diagnosis import CHOOSE_ANOTHER
+from tradewind.host.loop import ENDING
 
 IGNORES_SIGTERM = """
     import os, signal, time
@@ -81,7 +84,7 @@ def test_exit_ends_all_tells_it_and_exits_while_signals_meant_for_the_agent_do_n
     own_host.send(type="stop", generation=0, grace_s=0)
     own_host.wait_for("stopped", 0)
     late = own_host.fork("train.py", after={"type": "exit"})
-    assert "leaving" in own_host.wait_for("fork_failed", late, 0)["error"]
+    assert own_host.wait_for("fork_failed", late, 0)["error"] == ENDING
     for rank in range(2):
         assert own_host.wait_for("exited", late - 1, rank)["signal"] == "SIGTERM"
     assert own_host.process.wait(WAIT_S) == 0
@@ -118,17 +121,19 @@ def test_a_host_runs_as_a_module(tmp_path: Path) -> None:
         assert agent.lines(generation) == ["__main__ ['a']"]
 
 
-def test_an_interpreter_without_torch_is_told_in_one_sentence() -> None:
+def test_an_interpreter_without_torch_is_reported_in_one_line() -> None:
     with a_host(sys.executable, "-S", "-I", str(HOST)) as agent:
-        assert "cannot import torch: No module named 'torch'" in agent.wait_for("refused")["why"]
+        why = agent.wait_for("refused")["why"]
+        assert why.startswith(f"{sys.executable} ") and " 'torch'. " in why and why.endswith(CHOOSE_ANOTHER)
         assert agent.process.wait(WAIT_S) == 1
         assert agent.process.stderr is not None
         assert agent.process.stderr.read().count("\n") == 1
 
 
-def test_a_host_without_an_agent_says_so(tmp_path: Path) -> None:
+def test_a_host_without_an_agent_fails_with_one_line(tmp_path: Path) -> None:
     command = [sys.executable, str(HOST), "--socket", str(tmp_path / "absent")]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
     assert ran.returncode == 1
-    assert ran.stderr.startswith("tradewind.host: no agent listens on")
+    assert ran.stderr.startswith("tradewind.host: ")
+    assert f" {tmp_path / 'absent'}: [Errno {errno.ENOENT}] " in ran.stderr
     assert ran.stderr.count("\n") == 1

@@ -1,4 +1,4 @@
-"""Modules that are imported once in the host, for all trainers that it forks."""
+"""Modules that the host imports once for all trainers that it forks."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -8,8 +8,10 @@ import pytest
 
 from tests.host.agent import Agent
 from tests.light import light_torch
+from tradewind.host.preload import cannot_import, starts_threads
 
 PreloadingHost = Callable[[str], Agent]
+PREFIX = "tradewind: launch.preload: "
 
 COUNTED = "open('{log}', 'a').write('imported\\n')\n"
 THREADED = "import threading\nthreading.Thread(target=threading.Event().wait, name='poller', daemon=True).start()\n"
@@ -64,7 +66,7 @@ def test_a_module_that_cannot_be_imported_is_one_line_and_the_script_is_started_
 ) -> None:
     host = preloading("nosuch,broken,leaving,slow_module")
     lines = [
-        f"tradewind: launch.preload: {name} cannot be imported ({why}); the script is started without it"
+        f"{PREFIX}{cannot_import(name, why)}"
         for name, why in (
             ("nosuch", "ModuleNotFoundError: No module named 'nosuch'"),
             ("broken", "RuntimeError: no luck"),
@@ -78,7 +80,4 @@ def test_a_module_that_cannot_be_imported_is_one_line_and_the_script_is_started_
 
 def test_a_module_that_starts_threads_is_named_with_them(preloading: PreloadingHost, modules: Path) -> None:
     _, said = a_trainer(preloading("threaded"), modules)
-    assert said == [
-        "tradewind: launch.preload: threaded starts 1 thread(s) (poller) when it is imported; "
-        "ranks are forked without them"
-    ]
+    assert said == [f"{PREFIX}{starts_threads('threaded', 1, 'poller')}"]

@@ -54,7 +54,7 @@ def test_a_checkpoint_is_told_over_the_same_pipe(pipe: int) -> None:
     assert [progress.is_checkpoint(report) for report in reports(pipe)] == [False, True]
 
 
-def test_a_checkpoint_outside_of_a_trainer_is_told_to_nobody() -> None:
+def test_a_checkpoint_outside_of_a_trainer_is_not_reported() -> None:
     tradewind.checkpointed()
     assert progress._channel is None
 
@@ -82,11 +82,11 @@ def test_a_step_that_is_no_number_is_not_told(pipe: int, step: object) -> None:
 def test_a_full_pipe_neither_blocks_nor_grows_and_keeps_the_newest(pipe: int) -> None:
     for step in range(5000):
         tradewind.report(step)
-    told = [report["step"] for report in reports(pipe)]
+    reported = [report["step"] for report in reports(pipe)]
     tradewind.report(5000)
     later = [report["step"] for report in reports(pipe)]
-    assert told[:100] == list(range(100))
-    assert told + later == sorted({*told, *later})
+    assert reported[:100] == list(range(100))
+    assert reported + later == sorted({*reported, *later})
     assert later[-1] == 5000
     assert len(later) <= 256
 

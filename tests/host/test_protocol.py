@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from tradewind.protocol import host as protocol
-from tradewind.protocol.host import Exit, Fork, Signal, Stop, TrainerSpec
+from tradewind.protocol.host import Abort, Exit, Fork, Stop, TrainerSpec
 from tradewind.protocol.lines import Unreadable
 
 
@@ -24,12 +24,12 @@ def test_every_command_is_understood() -> None:
     spec = TrainerSpec(0, {"A": "1"}, ("--lr", "1"), "/", script="train.py")
     assert parsed(a_fork(a_trainer())) == Fork(3, (spec,))
     assert parsed({"type": "stop", "generation": 3, "grace_s": 1.5}) == Stop(3, 1.5)
-    assert parsed({"type": "signal", "generation": 3, "rank": 1, "signal": "SIGUSR1"}) == Signal(3, 1, "SIGUSR1")
+    assert parsed({"type": "abort", "generation": 3, "rank": 1, "why": "stalled"}) == Abort(3, 1, "stalled")
     assert parsed({"type": "exit"}) == Exit()
 
 
 def test_unknown_fields_are_ignored() -> None:
-    assert parsed({"type": "exit", "why": "later versions may say more"}) == Exit()
+    assert parsed({"type": "exit", "why": "unknown"}) == Exit()
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,7 @@ def test_unknown_fields_are_ignored() -> None:
         {"type": "stop", "generation": 1, "grace_s": float("inf")},
         {"type": "stop", "generation": 1, "grace_s": "5"},
         {"type": "stop", "generation": 1, "grace_s": 10**400},
-        {"type": "signal", "generation": 1, "rank": 0, "signal": "SIGNOTHING"},
-        {"type": "signal", "generation": 1, "rank": 0, "signal": 9},
+        {"type": "abort", "generation": 1, "rank": 0, "why": 9},
         {"type": "fork", "generation": 1},
         {"type": "fork", "generation": 1, "trainers": ["train.py"]},
         a_fork(a_trainer(), a_trainer()),

@@ -1,6 +1,8 @@
-"""A trainer is what `python script.py` would have been: its surroundings."""
+"""The environment of a trainer is that of `python script.py`."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
 import time
@@ -140,7 +142,8 @@ def test_nothing_of_the_hosts_is_open_in_a_trainer_but_its_own_pipes_and_stacks(
     generation = host.fork(script, ranks=3)
     for rank in range(3):
         host.finish(generation, rank)
-        assert host.lines(generation, rank) == ["/dev/null /memfd pipe pipe pipe"]
+        [line] = host.lines(generation, rank)
+        assert line.split() == ["/dev/null", "/memfd", "pipe", "pipe", "pipe"]
 
 
 def test_ranks_of_one_host_draw_different_random_numbers(host: Agent) -> None:
@@ -177,14 +180,14 @@ def test_both_streams_arrive_whole_and_in_order(host: Agent) -> None:
         for number in range(5000):
             print("out", number)
             print("err", number, file=sys.stderr)
-        sys.stdout.buffer.write(b"bad \xff byte\nlong " + b"x" * 100_000 + b"\nno line end")
+        sys.stdout.buffer.write(b"bad \xff byte\nlong " + b"x" * 100_000 + b"\nunended")
     """)
     generation = host.fork(script)
     host.finish(generation)
     *out, bad, long, last = host.lines(generation)
     assert out == [f"out {number}" for number in range(5000)]
     assert host.lines(generation, stream="stderr") == [f"err {number}" for number in range(5000)]
-    assert (bad, last) == ("bad \ufffd byte", "no line end")
+    assert (bad, last) == ("bad \ufffd byte", "unended")
     assert long.startswith("long xxx")
     assert long.endswith("x … [34469 bytes cut]")
 
@@ -234,17 +237,17 @@ def test_reports_of_every_rank_arrive_in_order(host: Agent) -> None:
     generation = host.fork(script, ranks=2, env=lambda rank: {"RANK": str(rank)})
     for rank in range(2):
         assert host.finish(generation, rank)["code"] == 0
-        told = [
+        reported = [
             report
             for message in host.messages
             if message["type"] == "progress" and (message["generation"], message["rank"]) == (generation, rank)
             for report in message["reports"]
         ]
-        steps = [report["step"] for report in told]
+        steps = [report["step"] for report in reported]
         assert steps == sorted(set(steps))
         assert steps[-1] == 1999
-        assert all(report["loss"] == (None if report["step"] == 1 else report["step"] / 2) for report in told)
-        assert {report["samples"] for report in told} == {rank}
+        assert all(report["loss"] == (None if report["step"] == 1 else report["step"] / 2) for report in reported)
+        assert {report["samples"] for report in reported} == {rank}
 
 
 def test_hyperparameters_reach_the_script(host: Agent) -> None:
@@ -291,14 +294,14 @@ def test_processes_that_a_trainer_spawns_import_its_script_and_nothing_of_the_ho
 def test_threads_and_exit_handlers_finish_before_the_process_ends(host: Agent) -> None:
     script = host.script("""
         import atexit, sys, threading, time
-        atexit.register(lambda: print("handler of", sys.modules["__main__"].NAME))
+        atexit.register(lambda: print("handler", sys.modules["__main__"].NAME))
         NAME = "train"
         threading.Thread(target=lambda: (time.sleep(0.2), print("thread"))).start()
         sys.stdout.write("main, ")
     """)
     generation = host.fork(script)
     assert host.finish(generation)["code"] == 0
-    assert host.lines(generation) == ["main, thread", "handler of train"]
+    assert host.lines(generation) == ["main, thread", "handler train"]
 
 
 def test_the_host_runs_no_thread_that_a_fork_would_lose(host: Agent) -> None:
@@ -324,11 +327,11 @@ def test_a_progress_bar_is_seen_while_the_script_still_runs(host: Agent) -> None
 
 
 def test_a_program_is_executed_without_python(host: Agent, tmp_path: Path) -> None:
-    says = 'echo "rank $RANK of $0 in $(pwd) with $1"; trap; exit 7'
-    argv = ["-c", says, "me", "an argument"]
+    text = 'echo "$RANK|$0|$(pwd)|$1"; trap; exit 7'
+    argv = ["-c", text, "me", "an argument"]
     generation = host.fork("sh", program=True, argv=argv, cwd=tmp_path, env=lambda rank: {"RANK": str(rank)})
     assert host.finish(generation)["code"] == 7
-    assert host.lines(generation) == [f"rank 0 of me in {tmp_path} with an argument"]
+    assert host.lines(generation) == [f"0|me|{tmp_path}|an argument"]
 
 
 def test_a_program_ends_when_it_is_told_to(host: Agent) -> None:
@@ -339,11 +342,14 @@ def test_a_program_ends_when_it_is_told_to(host: Agent) -> None:
     wait_gone([pid])
 
 
-@pytest.mark.parametrize(("mode", "code"), [(None, 127), (0o644, 126)])
-def test_a_program_that_cannot_be_executed_is_told(host: Agent, tmp_path: Path, mode: int | None, code: int) -> None:
+@pytest.mark.parametrize(("mode", "code", "error"), [(None, 127, errno.ENOENT), (0o644, 126, errno.EACCES)])
+def test_a_program_that_cannot_be_executed_is_reported(
+    host: Agent, tmp_path: Path, mode: int | None, code: int, error: int
+) -> None:
     if mode is not None:
         (tmp_path / "train.sh").write_text("#!/bin/sh\n")
         (tmp_path / "train.sh").chmod(mode)
     exited = host.finish(host.fork("./train.sh", program=True, cwd=tmp_path))
     assert exited["code"] == code
-    assert exited["tail"][0].startswith("tradewind: can't execute './train.sh': [Errno ")
+    assert exited["tail"][0].startswith("tradewind: ")
+    assert exited["tail"][0].endswith(f" './train.sh': [Errno {error}] {os.strerror(error)}")

@@ -1,4 +1,4 @@
-"""A stage whose workers have trainers that live through changes, obey what was published and tell what they have."""
+"""A stage whose workers have live trainers, obey published messages and report their state."""
 
 from dataclasses import dataclass, field
 
@@ -10,26 +10,26 @@ from controlplane.job.state import adopted_job, new_job
 from messages.ids import Epoch, Rank, WorkerId
 from messages.jobs import JobSpec
 from messages.workers import Fallen, TrainerExit, TrainerStatus, WorkerPhase, WrittenCheckpoint
-from messages.worlds import Assignment, HotWorld, Invite
+from messages.worlds import Assignment, Invite, LiveWorld
 from tests.job.stage import Stage, a_spec, published
 
 
 @dataclass
-class HotStage(Stage):
+class LiveStage(Stage):
     trainers: dict[str, tuple[TrainerStatus, ...]] = field(default_factory=dict)
 
     @property
-    def hot(self) -> HotWorld:
+    def live(self) -> LiveWorld:
         assignment = self.job.record.assignment
-        assert assignment is not None and assignment.hot is not None
-        return assignment.hot
+        assert assignment is not None and assignment.live is not None
+        return assignment.live
 
     @property
     def prepared(self) -> Assignment | None:
         return self.job.record.prepared
 
-    def trains(self, *workers: str, done: int = 5) -> "HotStage":
-        """Their first world: forked, attached and in it."""
+    def trains(self, *workers: str, done: int = 5) -> "LiveStage":
+        """Starts the first world: trainers are forked, attached and in it."""
         self.runs(*workers)
         for worker in workers:
             self.tell(worker, *self._fresh(worker, done=done))
@@ -51,15 +51,15 @@ class HotStage(Stage):
         fallen: tuple[Fallen, ...] = (),
     ) -> list[JobEffect]:
         self.trainers[worker] = trainers
-        return self.says(worker, phase, generation=generation, exits=exits, fallen=fallen, trainers=trainers)
+        return self.reports_status(worker, phase, generation=generation, exits=exits, fallen=fallen, trainers=trainers)
 
     def falls(self, worker: str, exit_: TrainerExit) -> list[JobEffect]:
-        """Its only trainer ends by itself, and its agent has heard the halt before."""
+        """Ends a worker's only trainer by itself, after its agent has received the halt."""
         fallen = (Fallen(self.generation, 0, exit_),)
         return self.tell(worker, phase=WorkerPhase.PARKED, generation=self.generation, fallen=fallen)
 
     def sign(self, worker: str) -> list[JobEffect]:
-        """Its trainers see that a collective of their world failed."""
+        """Reports that a collective of the worker's world failed."""
         broken = [
             structs.replace(trainer, broken=trainer.generation, parked=trainer.generation + 1)
             for trainer in self.trainers[worker]
@@ -79,25 +79,25 @@ class HotStage(Stage):
         return effects
 
     def ends(self, *workers: str) -> list[JobEffect]:
-        """Their trainers have saved and ended."""
+        """Reports that their trainers saved and ended."""
         return [effect for worker in workers for effect in self.tell(worker, phase=WorkerPhase.PARKED)]
 
     def writes(self, worker: str, checkpoint: WrittenCheckpoint) -> list[JobEffect]:
         name = WorkerId(worker)
         self.seqs[name] += 1
-        told = structs.replace(self.statuses[name], seq=self.seqs[name], checkpoint=checkpoint)
-        self.statuses[name] = told
-        return self.happens(events.WorkerSpoke(self.now_s, told))
+        reported = structs.replace(self.statuses[name], seq=self.seqs[name], checkpoint=checkpoint)
+        self.statuses[name] = reported
+        return self.happens(events.WorkerSpoke(self.now_s, reported))
 
     def is_seen_alive(self, worker: str) -> list[JobEffect]:
-        """It has not parked, but its agent says that its trainers run."""
+        """Reports that the trainers run but have not parked."""
         slow = [structs.replace(trainer, parking=self.generation) for trainer in self.trainers[worker]]
         return self.tell(worker, *slow, phase=WorkerPhase.STOPPING, generation=self.generation - 1)
 
     def enters(self, *workers: str) -> list[JobEffect]:
-        """They go over to the prepared world, or come into the repaired one."""
+        """Switches the workers to the prepared world, or to the repaired one."""
         world = self.prepared or self.job.record.assignment
-        assert world is not None and world.hot is not None
+        assert world is not None and world.live is not None
         effects = []
         for member in world.members:
             if member.worker not in workers:
@@ -108,8 +108,8 @@ class HotStage(Stage):
                     rank=Rank(member.first_rank + trainer.local_rank),
                     generation=world.generation,
                     parked=world.generation,
-                    done=max(trainer.done, world.hot.resume),
-                    active=world.hot.previous[member.first_rank + trainer.local_rank] >= 0,
+                    done=max(trainer.done, world.live.resume),
+                    active=world.live.previous[member.first_rank + trainer.local_rank] >= 0,
                 )
                 for trainer in self.trainers[member.worker]
                 if trainer.local_rank < member.ranks
@@ -121,19 +121,19 @@ class HotStage(Stage):
         return self.tell(worker, *(structs.replace(trainer, active=True) for trainer in self.trainers[worker]))
 
     def attaches(self, worker: str) -> list[JobEffect]:
-        """Invited, and warm."""
+        """Attaches the trainers of an invited worker."""
         slots = self.job.spec.workers.ranks
-        waiting = [TrainerStatus(local, waits="to be taken in") for local in range(slots)]
+        waiting = [TrainerStatus(local, waits="to join") for local in range(slots)]
         return self.tell(worker, *waiting, phase=WorkerPhase.IDLE)
 
     def notices(self, worker: str, remaining_s: float = 15.0) -> list[JobEffect]:
         return self.happens(events.WorkerNoticeCame(self.now_s, WorkerId(worker), remaining_s, "signal"))
 
-    def heir(self) -> "HotStage":
-        """Another master that knows what is in KV and hears the same workers."""
+    def heir(self) -> "LiveStage":
+        """Another master that reads KV and hears the same workers."""
         assert self.job.storage.saved is not None
         job = adopted_job(self.job.spec, self.job.storage.saved, epoch=Epoch(2), at_s=500.0)
-        return HotStage(
+        return LiveStage(
             job,
             now_s=500.0,
             seqs=self.seqs,
@@ -142,12 +142,12 @@ class HotStage(Stage):
         )
 
 
-def a_hot_stage(spec: JobSpec | None = None) -> HotStage:
-    return HotStage(new_job(spec or a_spec(), epoch=Epoch(1), at_s=100.0, submitted_at=0.0))
+def a_live_stage(spec: JobSpec | None = None) -> LiveStage:
+    return LiveStage(new_job(spec or a_spec(), epoch=Epoch(1), at_s=100.0, submitted_at=0.0))
 
 
-def a_hot_job(*workers: str, at_least: int = 1, wanted: int | None = None, ranks: int = 1) -> HotStage:
-    return a_hot_stage(a_spec(workers=wanted or len(workers), at_least=at_least, ranks=ranks)).trains(*workers)
+def a_live_job(*workers: str, at_least: int = 1, wanted: int | None = None, ranks: int = 1) -> LiveStage:
+    return a_live_stage(a_spec(workers=wanted or len(workers), at_least=at_least, ranks=ranks)).trains(*workers)
 
 
 def invited(effects: list[JobEffect]) -> set[str]:

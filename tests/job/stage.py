@@ -8,12 +8,13 @@ from controlplane.job.decide import decide
 from controlplane.job.effects import Announce, JobEffect, Publish, SaveRecord, StartStore, TellCluster
 from controlplane.job.invariants import check
 from controlplane.job.state import Job, new_job
-from messages.clusters import KeepWorkers, Presence, WorkerSight
+from messages.clusters import KeepWorkers, Presence, WorkerObservation
 from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import Failures, JobSpec, Launch, Scalar, Timeouts, Workers
 from messages.records import Phase
 from messages.workers import Fallen, TrainerExit, TrainerStatus, WorkerPhase, WorkerStatus
 from messages.worlds import Assignment, Halt, Release, StoreAddress
+from tests import specs
 
 LOCAL = ClusterName("local")
 JOB = JobName("demo")
@@ -32,10 +33,11 @@ def a_spec(
     allowed: tuple[int, ...] = (),
     launch: Launch | None = None,
 ) -> JobSpec:
-    return JobSpec(
-        name=JOB,
+    """A spec with the delays that the stage expects."""
+    return specs.a_spec(
+        JOB,
+        Workers(max=workers, min=at_least, ranks=ranks, settle_s=settle_s, allowed=allowed),
         launch=launch or Launch(script="train.py"),
-        workers=Workers(max=workers, min=at_least, ranks=ranks, settle_s=settle_s, allowed=allowed),
         replica=replica,
         failures=Failures(max=failures, backoff_s=1.0, backoff_max_s=3.0),
         timeouts=Timeouts(suspect_s=5.0, ready_s=20.0, stop_grace_s=2.0),
@@ -44,7 +46,7 @@ def a_spec(
 
 
 NEWEST = 1000
-"""A number that no want of a test exceeds."""
+"""A number above that of each request of a test."""
 
 
 @dataclass
@@ -54,11 +56,11 @@ class Stage:
     seqs: dict[WorkerId, int] = field(default_factory=dict)
     statuses: dict[WorkerId, WorkerStatus] = field(default_factory=dict)
     effects: list[JobEffect] = field(default_factory=list)
-    """All that were asked for so far."""
+    """All effects so far."""
     save_at_once: bool = True
     stores_start: bool = True
     wake_at_s: float | None = None
-    """When the core asked to be woken, by its last decision."""
+    """Time at which the core wants to decide again."""
 
     @property
     def phase(self) -> Phase:
@@ -75,11 +77,14 @@ class Stage:
         return {m.worker: tuple(range(m.first_rank, m.first_rank + m.ranks)) for m in members}
 
     def happens(self, event: events.JobEvent) -> list[JobEffect]:
-        """Saves and stores are answered at once, as a healthy bus would."""
+        """Posts an event. Saves and stores are answered at once, as by a healthy bus."""
         before = self.job
         decision = decide(before, event)
         self.job, self.wake_at_s = decision.state, decision.wake_at_s
         assert check(before, self.job, decision.effects) == []
+        if self.phase is not before.record.phase:
+            again = decide(self.job, events.Ticked(self.now_s)).state.record
+            assert (again.phase, again.assignment) == (self.phase, self.job.record.assignment), "more was due"
         asked = list(decision.effects)
         self.effects += asked
         for effect in decision.effects:
@@ -94,7 +99,7 @@ class Stage:
         self.now_s += seconds
         return self.happens(events.Ticked(self.now_s))
 
-    def says(
+    def reports_status(
         self,
         worker: str,
         phase: WorkerPhase,
@@ -128,16 +133,16 @@ class Stage:
         return self.happens(events.WorkerSpoke(self.now_s, status))
 
     def join(self, *workers: str) -> list[JobEffect]:
-        starting = [a_sight(worker, Presence.STARTING) for worker in workers]
-        effects = self.reports(*starting, *self.sights(), keeps=self.job.record.wanted)
+        starting = [an_observation(worker, Presence.STARTING) for worker in workers]
+        effects = self.reports(*starting, *self.observations(), keeps=self.job.record.wanted)
         for worker in workers:
-            effects += self.says(worker, WorkerPhase.IDLE, generation=0)
+            effects += self.reports_status(worker, WorkerPhase.IDLE, generation=0)
         return effects
 
-    def sights(self, **silent_s: float) -> list[WorkerSight]:
-        """Everybody as last heard; those named are silent for so long."""
+    def observations(self, **silent_s: float) -> list[WorkerObservation]:
+        """Observations of all workers as last heard, with the seconds of silence of those named."""
         return [
-            WorkerSight(
+            WorkerObservation(
                 worker,
                 JOB,
                 Presence.SILENT if worker in silent_s else Presence.ALIVE,
@@ -149,25 +154,27 @@ class Stage:
         ]
 
     def ready(self, *workers: str) -> list[JobEffect]:
-        return [effect for worker in workers for effect in self.says(worker, WorkerPhase.READY)]
+        return [effect for worker in workers for effect in self.reports_status(worker, WorkerPhase.READY)]
 
     def parked(self, *workers: str) -> list[JobEffect]:
-        return [effect for worker in workers for effect in self.says(worker, WorkerPhase.PARKED)]
+        return [effect for worker in workers for effect in self.reports_status(worker, WorkerPhase.PARKED)]
 
     def exits(self, worker: str, *exits: TrainerExit) -> list[JobEffect]:
-        return self.says(worker, WorkerPhase.ENDED, exits=exits)
+        return self.reports_status(worker, WorkerPhase.ENDED, exits=exits)
 
-    def reports(self, *sights: WorkerSight, keeps: int | None = None, incarnation: str = "a1") -> list[JobEffect]:
+    def reports(
+        self, *observations: WorkerObservation, keeps: int | None = None, incarnation: str = "a1"
+    ) -> list[JobEffect]:
         kept = self.job.record.wanted if keeps is None else keeps
-        steps = (sight.status.step or 0 for sight in sights if sight.status is not None)
+        steps = (observation.status.step or 0 for observation in observations if observation.status is not None)
         report = events.ClusterReported(
-            self.now_s, LOCAL, incarnation, kept, max(steps, default=0), sights, is_whole=True
+            self.now_s, LOCAL, incarnation, kept, max(steps, default=0), observations, is_whole=True
         )
         return self.happens(report)
 
     def sees_gone(self, worker: str, why: str = "SIGKILL") -> list[JobEffect]:
-        others = [sight for sight in self.sights() if sight.worker != worker]
-        return self.reports(WorkerSight(WorkerId(worker), JOB, Presence.GONE, why=why), *others)
+        others = [observation for observation in self.observations() if observation.worker != worker]
+        return self.reports(WorkerObservation(WorkerId(worker), JOB, Presence.GONE, why=why), *others)
 
     def runs(self, *workers: str) -> "Stage":
         self.join(*workers)
@@ -211,8 +218,8 @@ def a_status(
     )
 
 
-def a_sight(worker: str, presence: Presence) -> WorkerSight:
-    return WorkerSight(WorkerId(worker), JOB, presence)
+def an_observation(worker: str, presence: Presence) -> WorkerObservation:
+    return WorkerObservation(WorkerId(worker), JOB, presence)
 
 
 def clean(rank: int) -> TrainerExit:
@@ -243,5 +250,5 @@ def kept(effects: list[JobEffect]) -> list[int]:
     return [e.command.count for e in effects if isinstance(e, TellCluster) and isinstance(e.command, KeepWorkers)]
 
 
-def told(effects: list[JobEffect], kind: str) -> list[Announce]:
+def reported(effects: list[JobEffect], kind: str) -> list[Announce]:
     return [effect for effect in effects if isinstance(effect, Announce) and effect.kind == kind]

@@ -1,6 +1,6 @@
-from controlplane.job import events
+from controlplane.job import events, texts
 from controlplane.job.state import adopted_job
-from messages.clusters import Presence, WorkerSight
+from messages.clusters import Presence, WorkerObservation
 from messages.ids import Epoch, Generation, Rank, WorkerId
 from messages.records import Phase
 from messages.workers import TrainerExit, WorkerPhase
@@ -18,14 +18,16 @@ from tests.job.stage import (
     kept,
     published,
     released,
-    told,
+    reported,
 )
 
+WHY = "asked by ada"
 
-def test_a_lost_worker_ends_the_world_and_the_rest_go_on_in_a_smaller_one() -> None:
+
+def test_a_lost_worker_ends_the_world_and_the_rest_continue_in_a_smaller_one() -> None:
     stage = a_stage().runs("a", "b", "c")
     halt = halts(stage.sees_gone("b"))[0]
-    assert (halt.generation, halt.why) == (2, "worker b was lost: SIGKILL")
+    assert (halt.generation, halt.why) == (2, texts.lost(WorkerId("b"), "SIGKILL"))
     stage.parked("a", "c")
     assert stage.world == {"a": (0,), "c": (1,)}
     assert stage.generation == 2
@@ -46,7 +48,7 @@ def test_a_round_waits_for_a_member_of_which_nothing_is_known_yet() -> None:
     stage.exits("a", failed(0, peer_lost=True))
     stage.parked("a", "c")
     assert stage.phase is Phase.RESHAPING
-    assert "waiting for worker b to park" in stage.job.why
+    assert stage.job.why.endswith(texts.waits_to("park", [WorkerId("b")]))
 
 
 def test_a_halt_is_repeated_until_everybody_parked() -> None:
@@ -79,7 +81,7 @@ def test_a_script_that_fails_too_often_fails_the_job_with_its_last_words() -> No
     effects = stage.parked("a")
     assert stage.phase is Phase.FAILED
     assert stage.job.record.failed_tail == ("Traceback", "ValueError: no")
-    assert "ValueError: no" in told(effects, "job_failed")[0].why
+    assert "ValueError: no" in reported(effects, "job_failed")[0].why
     assert released(effects) == {"a"}
 
 
@@ -88,16 +90,16 @@ def test_what_to_do_about_a_failure_is_told_with_it() -> None:
     hint = "/usr/bin/python3 has no module 'lightning'. Choose an interpreter that has it: …"
     exit_ = TrainerExit(Rank(0), code=1, tail=("ModuleNotFoundError: No module named 'lightning'",), hint=hint)
     effects = [*stage.exits("a", exit_), *stage.parked("a")]
-    assert told(effects, "trainer_failed")[0].why.splitlines() == [*exit_.tail, hint]
-    assert told(effects, "job_failed")[0].why.splitlines()[1:] == [*exit_.tail, hint]
+    assert reported(effects, "trainer_failed")[0].why.splitlines() == [*exit_.tail, hint]
+    assert reported(effects, "job_failed")[0].why.splitlines()[1:] == [*exit_.tail, hint]
 
 
 def test_the_cause_is_the_rank_that_failed_by_itself_not_the_ones_that_lost_their_peer() -> None:
     stage = a_stage(a_spec(workers=2, failures=0)).runs("a", "b")
     stage.exits("a", failed(0, "Connection closed by peer", peer_lost=True))
-    stage.says("b", WorkerPhase.ENDED, generation=1, exits=(failed(1, "ValueError: no"),))
+    stage.reports_status("b", WorkerPhase.ENDED, generation=1, exits=(failed(1, "ValueError: no"),))
     stage.parked("a", "b")
-    assert stage.job.record.why == "rank 1 exited with 1; no failure is allowed"
+    assert stage.job.record.why == f"{texts.describe_exit(failed(1))}; {texts.failures_allowed(0)}"
 
 
 def test_a_job_has_succeeded_when_every_rank_exited_with_0() -> None:
@@ -157,7 +159,8 @@ def test_a_needed_worker_goes_a_minute_before_its_end_though_no_other_came() -> 
     stage = a_stage(a_spec(workers=3, at_least=3)).runs("a", "b", "c")
     stage.happens(events.WorkerNoticeCame(stage.now_s, WorkerId("b"), 3585.0, "node"))
     assert halts(stage.wait(3524.0)) == []
-    assert "worker b has to go" in halts(stage.wait(1.0))[0].why
+    [halt] = halts(stage.wait(1.0))
+    assert halt.why == texts.must_leave(WorkerId("b"), texts.noticed(3585.0, "node"))
 
 
 def test_a_worker_that_joins_makes_the_world_larger() -> None:
@@ -191,10 +194,10 @@ def test_scaling_down_ends_the_surplus_and_keeps_the_rest() -> None:
 
 def test_a_stopped_job_parks_first_and_then_lets_everybody_go() -> None:
     stage = a_stage(a_spec(workers=2)).runs("a", "b")
-    stage.happens(events.StopAsked(stage.now_s, "asked by ada"))
+    stage.happens(events.StopAsked(stage.now_s, WHY))
     assert stage.phase is Phase.RESHAPING
     effects = stage.parked("a", "b")
-    assert (stage.phase, stage.job.record.why) == (Phase.STOPPED, "asked by ada")
+    assert (stage.phase, stage.job.record.why) == (Phase.STOPPED, WHY)
     assert released(effects) == {"a", "b"}
 
 
@@ -218,15 +221,15 @@ def test_a_loss_while_a_world_is_being_formed_makes_another_generation() -> None
 
 def test_silence_counts_only_when_the_controller_says_so() -> None:
     stage = a_stage().runs("a", "b", "c")
-    stage.reports(*stage.sights())
+    stage.reports(*stage.observations())
     stage.wait(60)
     assert stage.phase is Phase.RUNNING
 
 
-def test_a_worker_that_the_controller_calls_silent_for_too_long_is_put_out() -> None:
+def test_a_worker_that_the_controller_calls_silent_for_too_long_is_removed() -> None:
     stage = a_stage().runs("a", "b", "c")
     stage.now_s += 6
-    stage.reports(*stage.sights(b=6.0))
+    stage.reports(*stage.observations(b=6.0))
     assert stage.phase is Phase.RESHAPING
     assert WorkerId("b") in stage.job.gone
 
@@ -234,8 +237,8 @@ def test_a_worker_that_the_controller_calls_silent_for_too_long_is_put_out() -> 
 def test_a_late_master_removes_nobody_until_it_has_been_on_time_for_a_moment() -> None:
     stage = a_stage().runs("a", "b", "c")
     stage.now_s += 6
-    stage.happens(events.FellBehind(stage.now_s, 1.0))
-    stage.reports(*stage.sights(b=6.0))
+    stage.happens(events.FellBehind(stage.now_s))
+    stage.reports(*stage.observations(b=6.0))
     assert stage.phase is Phase.RUNNING
     stage.wait(0.6)
     assert WorkerId("b") in stage.job.gone
@@ -246,22 +249,22 @@ def test_a_master_that_is_always_late_judges_all_the_same() -> None:
     stage.now_s += 6
     for _ in range(20):
         stage.now_s += 0.4
-        stage.happens(events.FellBehind(stage.now_s, 0.2))
-        stage.reports(*stage.sights(b=6.0))
+        stage.happens(events.FellBehind(stage.now_s))
+        stage.reports(*stage.observations(b=6.0))
     assert WorkerId("b") in stage.job.gone
 
 
 def test_silence_counts_though_the_controller_has_forgotten_the_last_words() -> None:
     stage = a_stage(a_spec(workers=2)).runs("a", "b")
     stage.now_s += 6
-    mute = WorkerSight(WorkerId("b"), JOB, Presence.SILENT, silent_s=6.0)
-    stage.reports(*(sight for sight in stage.sights() if sight.worker == "a"), mute)
+    mute = WorkerObservation(WorkerId("b"), JOB, Presence.SILENT, silent_s=6.0)
+    stage.reports(*(observation for observation in stage.observations() if observation.worker == "a"), mute)
     assert WorkerId("b") in stage.job.gone
 
 
 def test_a_controller_that_starts_again_and_knows_nobody_makes_nobody_dead_at_once() -> None:
     stage = a_stage().runs("a", "b", "c")
-    stage.reports(*stage.sights())
+    stage.reports(*stage.observations())
     stage.now_s += 30
     stage.reports(incarnation="b2")
     assert stage.phase is Phase.RUNNING
@@ -273,24 +276,24 @@ def test_a_controller_that_starts_again_and_knows_nobody_makes_nobody_dead_at_on
 def test_a_dead_worker_that_speaks_again_is_told_to_go() -> None:
     stage = a_stage(a_spec(workers=2)).runs("a", "b")
     stage.sees_gone("b", "silent for 6.0 s")
-    effects = stage.says("b", WorkerPhase.READY)
+    effects = stage.reports_status("b", WorkerPhase.READY)
     assert WorkerId("b") not in stage.job.workers
     assert "b" in released(effects) | released(stage.parked("a"))
 
 
 def test_a_worker_that_its_controller_calls_silent_is_silent_until_the_controller_hears_it() -> None:
     stage = a_stage(a_spec(workers=2)).runs("a", "b")
-    silent = WorkerSight(WorkerId("b"), JOB, Presence.SILENT, silent_s=2.0, status=stage.statuses[WorkerId("b")])
-    stage.reports(*(sight for sight in stage.sights() if sight.worker == "a"), silent)
-    stage.says("b", WorkerPhase.READY)
+    silent = WorkerObservation(WorkerId("b"), JOB, Presence.SILENT, silent_s=2.0, status=stage.statuses[WorkerId("b")])
+    stage.reports(*(observation for observation in stage.observations() if observation.worker == "a"), silent)
+    stage.reports_status("b", WorkerPhase.READY)
     assert stage.job.workers[WorkerId("b")].presence is Presence.SILENT
-    stage.reports(*stage.sights())
+    stage.reports(*stage.observations())
     assert stage.job.workers[WorkerId("b")].presence is Presence.ALIVE
 
 
 def test_changes_leave_the_other_workers_of_a_cluster_as_they_are() -> None:
     stage = a_stage().runs("a", "b", "c")
-    stage.reports(*stage.sights())
+    stage.reports(*stage.observations())
     stage.now_s += 1
     stage.happens(events.ClusterReported(stage.now_s, LOCAL, "a1", keeps=3, forgotten=(WorkerId("b"),)))
     presences = {worker: each.presence for worker, each in stage.job.workers.items()}
@@ -300,12 +303,12 @@ def test_changes_leave_the_other_workers_of_a_cluster_as_they_are() -> None:
 def test_ranks_that_wait_for_a_peer_are_reported() -> None:
     stage = a_stage(a_spec(workers=2)).runs("a", "b")
     effects = stage.happens(events.RanksWaited(stage.now_s, stage.generation, (Rank(0),), (Rank(1),)))
-    assert told(effects, "ranks_waiting")[0].text == "rank 0 waits for rank 1, not seen at the store"
-    assert stage.job.why == "rank 0 waits for rank 1, not seen at the store"
+    waiting = texts.describe_waiting((Rank(0),), (Rank(1),))
+    assert (reported(effects, "ranks_waiting")[0].text, stage.job.why) == (waiting, waiting)
 
 
 def an_heir(stage: Stage) -> Stage:
-    """Another master that knows what is in KV and hears the same workers."""
+    """Another master that reads KV and hears the same workers."""
     saved = stage.job.storage.saved
     assert saved is not None
     job = adopted_job(stage.job.spec, saved, epoch=Epoch(2), at_s=500.0)
@@ -316,7 +319,7 @@ def test_a_new_master_adopts_the_running_world_and_disturbs_nobody() -> None:
     stage = a_stage().runs("a", "b", "c")
     heir = an_heir(stage)
     heir.wait(0)
-    effects = heir.reports(*heir.sights())
+    effects = heir.reports(*heir.observations())
     effects += heir.ready("a", "b", "c")
     assert (halts(effects), assignments(effects)) == ([], [])
     assert (heir.phase, heir.generation) == (Phase.RUNNING, stage.generation)
@@ -326,14 +329,14 @@ def test_a_new_master_puts_out_a_member_that_died_while_nobody_listened() -> Non
     stage = a_stage(a_spec(workers=2)).runs("a", "b")
     heir = an_heir(stage)
     del heir.statuses[WorkerId("b")]
-    heir.reports(*heir.sights())
+    heir.reports(*heir.observations())
     heir.now_s += 6
-    heir.reports(*heir.sights())
+    heir.reports(*heir.observations())
     heir.parked("a")
     assert heir.world == {"a": (0,)}
 
 
-def test_a_new_master_makes_a_half_made_world_anew_because_its_store_is_gone() -> None:
+def test_a_new_master_makes_a_half_made_world_again_because_its_store_is_gone() -> None:
     stage = a_stage(a_spec(workers=2))
     stage.join("a", "b")
     assert stage.phase is Phase.FORMING
@@ -346,7 +349,7 @@ def test_an_ended_job_stays_ended() -> None:
     stage = a_stage(a_spec(workers=1)).runs("a")
     stage.exits("a", clean(0))
     stage.happens(events.StopAsked(stage.now_s, "too late"))
-    stage.happens(events.WorkerSaidLeft(stage.now_s, WorkerId("a"), LOCAL, "released"))
+    stage.happens(events.WorkerSaidLeft(stage.now_s, WorkerId("a"), "released"))
     assert stage.phase is Phase.SUCCEEDED
 
 

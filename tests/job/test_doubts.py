@@ -1,4 +1,4 @@
-"""A message in a worker's name that cannot be true teaches nothing, and costs the worker and the job nothing."""
+"""Messages in a worker's name that cannot be true are ignored; worker and job continue."""
 
 import pytest
 from msgspec import structs
@@ -8,17 +8,17 @@ from controlplane.job import events
 from controlplane.job.effects import TellCluster
 from controlplane.job.state import adopted_job
 from messages.bounds import GENERATIONS_AHEAD, NOTICE_AT_MOST_S, NUMBER_AT_MOST, SEQ_AHEAD
-from messages.clusters import Presence, RemoveWorkers, WorkerSight
+from messages.clusters import Presence, RemoveWorkers, WorkerObservation
 from messages.ids import Epoch, Generation, WorkerId
 from messages.records import Phase, encode_record
 from messages.workers import SampleCertificate, TrainerStatus, WorkerPhase, WorkerStatus, WrittenCheckpoint
-from tests.job.stage import JOB, Stage, a_spec, a_stage, a_status, told
+from tests.job.stage import JOB, Stage, a_spec, a_stage, a_status, reported
 
 ABSURD = 2**53
 
 
 def absurd_statuses() -> list[WorkerStatus]:
-    """Of a worker whose job is at generation 1."""
+    """Impossible statuses of a worker whose job is at generation 1."""
     usual = a_status("a", WorkerPhase.PARKED, seq=50, generation=1)
     proof = SampleCertificate(ABSURD, ABSURD)
     trainers = [
@@ -57,7 +57,7 @@ def test_a_status_that_cannot_be_true_teaches_nothing(status: WorkerStatus) -> N
     stage, same = a_stage().runs("a", "b"), a_stage().runs("a", "b")
     effects = stage.happens(events.WorkerSpoke(stage.now_s, status))
     assert knows_the_same(same, stage)
-    assert len(told(effects, "message_ignored")) == len(effects) == 1
+    assert len(reported(effects, "message_ignored")) == len(effects) == 1
     assert not [each for each in effects if isinstance(each, TellCluster) and isinstance(each.command, RemoveWorkers)]
     assert stage.happens(events.WorkerSpoke(stage.now_s, status)) == [], "it is announced once"
     assert stage.job.doubtful.count == 2
@@ -68,11 +68,11 @@ def test_a_status_that_cannot_be_true_teaches_nothing(status: WorkerStatus) -> N
 def test_a_topology_with_such_a_status_still_shows_that_the_worker_is_there(status: WorkerStatus) -> None:
     stage = a_stage().runs("a", "b")
     stage.now_s += 3.0
-    others = [sight for sight in stage.sights() if sight.worker != "a"]
-    stage.reports(WorkerSight(WorkerId("a"), JOB, Presence.ALIVE, status=status), *others)
+    others = [observation for observation in stage.observations() if observation.worker != "a"]
+    stage.reports(WorkerObservation(WorkerId("a"), JOB, Presence.ALIVE, status=status), *others)
     worker = stage.job.workers[WorkerId("a")]
     assert (worker.presence, worker.heard_s, worker.generation) == (Presence.ALIVE, stage.now_s, 1)
-    stage.says("a", WorkerPhase.READY)
+    stage.reports_status("a", WorkerPhase.READY)
     assert stage.phase is Phase.RUNNING
 
 
@@ -85,7 +85,7 @@ def test_a_notice_of_months_is_none() -> None:
 def test_generations_that_a_dead_master_could_not_save_are_believed() -> None:
     stage = a_stage().runs("a", "b")
     stage.job = adopted_job(a_spec(), stage.job.record, epoch=Epoch(2), at_s=stage.now_s)
-    stage.says("a", WorkerPhase.PARKED, generation=5)
+    stage.reports_status("a", WorkerPhase.PARKED, generation=5)
     assert stage.generation == 6
 
 
@@ -94,6 +94,6 @@ def test_a_job_that_lost_its_record_believes_its_workers() -> None:
     stage.join("a", "b", "c")
     assert stage.generation == 1
     fresh = a_stage(a_spec(workers=2))
-    fresh.says("a", WorkerPhase.IDLE, generation=70_000)
+    fresh.reports_status("a", WorkerPhase.IDLE, generation=70_000)
     fresh.join("b")
     assert fresh.generation == 70_001

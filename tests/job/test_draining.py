@@ -1,18 +1,18 @@
-"""Nodes that the allocator wants back: the very workers on them go, and never so that too few are left."""
+"""Nodes that the allocator wants to remove: the workers on them leave, unless too few would be left."""
 
 from msgspec import structs
 
-from controlplane.job import events
+from controlplane.job import events, texts
 from controlplane.job.effects import JobEffect
-from messages.ids import ClusterName
+from messages.ids import ClusterName, WorkerId
 from messages.records import Phase
 from messages.worlds import Entry
-from tests.job.live_stage import HotStage, a_hot_job, invited
+from tests.job.live_stage import LiveStage, a_live_job, invited
 from tests.job.stage import LOCAL, NEWEST, Stage, a_spec, a_stage, halts, released
 
 
 def on_nodes(stage: Stage, *workers: str) -> None:
-    """Each says that it is on the node of its name."""
+    """Reports each worker on the node of its name."""
     for name, status in [*stage.statuses.items()]:
         if name in workers:
             stage.seqs[name] += 1
@@ -26,8 +26,8 @@ def gives_up(stage: Stage, *workers: str, left: int, at_once: bool = False) -> l
     return stage.happens(event)
 
 
-def a_placed_job(*workers: str, at_least: int = 1, wanted: int | None = None) -> HotStage:
-    stage = a_hot_job(*workers, at_least=at_least, wanted=wanted)
+def a_placed_job(*workers: str, at_least: int = 1, wanted: int | None = None) -> LiveStage:
+    stage = a_live_job(*workers, at_least=at_least, wanted=wanted)
     on_nodes(stage, *workers)
     return stage
 
@@ -36,14 +36,14 @@ def test_the_worker_on_a_node_that_is_given_up_hands_over_and_is_let_go_though_a
     stage = a_placed_job("a", "b", "c")
     gives_up(stage, "b", left=2)
     assert (stage.phase, stage.job.record.wanted) == (Phase.RUNNING, 3)
-    assert stage.prepared is not None and stage.prepared.hot is not None
-    assert (stage.prepared.hot.entry, stage.prepared.hot.leavers) == (Entry.PLANNED, ("b",))
-    assert "worker b must go: machines are given up" in stage.job.why
+    assert stage.prepared is not None and stage.prepared.live is not None
+    assert (stage.prepared.live.entry, stage.prepared.live.leaving_workers) == (Entry.PLANNED, ("b",))
+    assert stage.prepared.why == texts.drained([WorkerId("b")])
     assert released(stage.enters("a", "c")) == {"b"}
     assert (stage.world, stage.job.record.losses) == ({"a": (0,), "c": (1,)}, 0)
 
 
-def test_it_is_not_taken_in_again_while_it_goes() -> None:
+def test_a_draining_worker_does_not_join_again() -> None:
     stage = a_placed_job("a", "b", "c")
     gives_up(stage, "b", left=2)
     stage.enters("a", "c")
@@ -84,7 +84,7 @@ def test_where_nothing_can_come_before_they_are_gone_all_of_them_go_and_the_job_
     stage = a_placed_job("a", "b", at_least=2, wanted=2)
     effects = gives_up(stage, "a", "b", left=0, at_once=True)
     assert halts(effects)[0].generation == 2
-    assert "machines are given up" in halts(effects)[0].why
+    assert halts(effects)[0].why == texts.must_leave_first([WorkerId("a"), WorkerId("b")])
     assert released(stage.parks("a", "b")) == {"a", "b"}
     assert stage.phase is Phase.WAITING
     stage.sees_gone("a")
@@ -104,7 +104,7 @@ def test_scripts_that_cannot_change_in_place_start_again_without_it() -> None:
     stage = a_stage(a_spec(workers=3)).runs("a", "b", "c")
     on_nodes(stage, "a", "b", "c")
     effects = gives_up(stage, "c", left=2)
-    assert halts(effects)[0].why == "worker c must go: machines are given up"
+    assert halts(effects)[0].why == texts.drained([WorkerId("c")])
     stage.parked("a", "b", "c")
     assert set(stage.world) == {"a", "b"}
     assert released(stage.ready("a", "b")) == {"c"}

@@ -1,35 +1,35 @@
 from msgspec import structs
 from msgspec.structs import replace
 
-from controlplane.job import events
-from messages.ids import Generation
+from controlplane.job import events, texts
+from messages.ids import Generation, WorkerId
 from messages.records import Phase
 from messages.workers import WorkerPhase
-from tests.job.live_stage import HotStage, a_hot_job
+from tests.job.live_stage import LiveStage, a_live_job
 from tests.job.stage import assignments, clean, failed, halts, released
 
 
-def hears_all(heir: HotStage) -> None:
+def hears_all(heir: LiveStage) -> None:
     heir.wait(0)
-    heir.reports(*heir.sights())
+    heir.reports(*heir.observations())
 
 
 def test_a_new_master_disturbs_nobody() -> None:
-    stage = a_hot_job("a", "b", wanted=3)
+    stage = a_live_job("a", "b", wanted=3)
     heir = stage.heir()
     hears_all(heir)
     assert (heir.phase, heir.generation, halts(heir.effects), assignments(heir.effects)) == (Phase.RUNNING, 1, [], [])
 
 
 def test_a_new_master_does_not_end_trainers_of_which_it_has_not_heard_yet() -> None:
-    stage = a_hot_job("a", "b", wanted=3)
+    stage = a_live_job("a", "b", wanted=3)
     heir = stage.heir()
     effects = heir.join("c")
     assert halts(effects) == []
 
 
 def test_a_world_that_went_over_while_there_was_no_master_is_adopted() -> None:
-    stage = a_hot_job("a", "b", "c")
+    stage = a_live_job("a", "b", "c")
     stage.notices("c")
     heir = stage.heir()
     heir.enters("a", "b")
@@ -41,7 +41,7 @@ def test_a_world_that_went_over_while_there_was_no_master_is_adopted() -> None:
 
 
 def test_a_world_that_went_over_and_ended_while_there_was_no_master_has_ended() -> None:
-    stage = a_hot_job("a", "b", "c")
+    stage = a_live_job("a", "b", "c")
     stage.notices("c")
     heir = stage.heir()
     heir.tell("a", phase=WorkerPhase.ENDED, generation=2, exits=(clean(0),))
@@ -51,7 +51,7 @@ def test_a_world_that_went_over_and_ended_while_there_was_no_master_has_ended() 
 
 
 def test_a_world_that_is_being_prepared_is_waited_for() -> None:
-    stage = a_hot_job("a", "b", wanted=3)
+    stage = a_live_job("a", "b", wanted=3)
     stage.join("c")
     stage.attaches("c")
     heir = stage.heir()
@@ -62,7 +62,7 @@ def test_a_world_that_is_being_prepared_is_waited_for() -> None:
 
 
 def test_a_halt_that_was_published_and_not_saved_is_learned_from_those_who_obeyed() -> None:
-    stage = a_hot_job("a", "b", "c")
+    stage = a_live_job("a", "b", "c")
     stage.save_at_once = False
     stage.sees_gone("c")
     assert stage.generation == 2
@@ -73,34 +73,34 @@ def test_a_halt_that_was_published_and_not_saved_is_learned_from_those_who_obeye
     heir.parks("a", "b")
     heir.sees_gone("c")
     assert heir.world == {"a": (0,), "b": (1,)}
-    assert heir.hot.resume == 5
+    assert heir.live.resume == 5
 
 
-def test_survivors_that_wait_are_not_started_anew_by_a_master_that_has_not_heard_them() -> None:
-    stage = a_hot_job("a", "b", at_least=2)
+def test_survivors_that_wait_are_not_started_again_by_a_master_that_has_not_heard_them() -> None:
+    stage = a_live_job("a", "b", at_least=2)
     stage.sees_gone("b")
     stage.parks("a")
     assert stage.phase is Phase.WAITING
     heir = stage.heir()
     heir.statuses.clear()
     heir.join("c", "d")
-    assert (heir.phase, heir.job.why) == (Phase.WAITING, "waiting to hear of workers a, b")
+    assert (heir.phase, heir.job.why) == (Phase.WAITING, texts.waits_to_hear([WorkerId("a"), WorkerId("b")]))
     heir.tell("a", *heir.trainers["a"], phase=WorkerPhase.PARKED)
     heir.sees_gone("b")
-    assert "the state is kept" in heir.job.why
+    assert heir.job.why.startswith(texts.too_few_warm(1, 2))
     heir.attaches("c")
-    assert (heir.world, heir.hot.previous) == ({"a": (0,), "c": (1,)}, (0, -1))
+    assert (heir.world, heir.live.previous) == ({"a": (0,), "c": (1,)}, (0, -1))
 
 
 def test_a_member_that_was_halted_before_it_went_over_makes_everybody_park() -> None:
-    stage = a_hot_job("a", "b", "c")
+    stage = a_live_job("a", "b", "c")
     stage.notices("c")
     stage.tell("a", *(structs.replace(trainer, parked=Generation(2)) for trainer in stage.trainers["a"]))
     assert (stage.phase, stage.generation) == (Phase.RESHAPING, 3)
 
 
 def test_a_master_that_finds_a_round_open_closes_it() -> None:
-    stage = a_hot_job("a", "b", "c")
+    stage = a_live_job("a", "b", "c")
     stage.notices("c")
     stage.sees_gone("b")
     heir = stage.heir()
@@ -112,9 +112,9 @@ def test_a_master_that_finds_a_round_open_closes_it() -> None:
     assert (heir.world, heir.prepared) == ({"a": (0,)}, None)
 
 
-def test_who_was_put_out_by_a_master_that_is_gone_is_halted_before_its_word_counts() -> None:
-    """It was cut off when the others parked, and trained on: what it last told is long past."""
-    stage = a_hot_job("a", "b", at_least=2)
+def test_who_was_removed_by_a_master_that_is_gone_is_halted_before_its_word_counts() -> None:
+    """It was disconnected when the others parked, and trains on: its last report is outdated."""
+    stage = a_live_job("a", "b", at_least=2)
     stage.sees_gone("b")
     stage.job = replace(
         stage.job, storage=replace(stage.job.storage, saved=structs.replace(stage.job.record, phase=Phase.WAITING))
@@ -126,11 +126,11 @@ def test_who_was_put_out_by_a_master_that_is_gone_is_halted_before_its_word_coun
     heir.sees_gone("b")
     heir.join("c")
     heir.attaches("c")
-    assert (heir.hot.resume, heir.hot.previous) == (9, (0, -1))
+    assert (heir.live.resume, heir.live.previous) == (9, (0, -1))
 
 
 def test_one_that_was_never_parked_and_leaves_is_not_halted_again() -> None:
-    stage = a_hot_job("a", "b", at_least=2)
+    stage = a_live_job("a", "b", at_least=2)
     stage.sees_gone("b")
     stage.job = replace(
         stage.job, storage=replace(stage.job.storage, saved=structs.replace(stage.job.record, phase=Phase.WAITING))
@@ -141,7 +141,7 @@ def test_one_that_was_never_parked_and_leaves_is_not_halted_again() -> None:
 
 
 def test_a_failure_that_an_earlier_master_counted_does_not_count_again() -> None:
-    stage = a_hot_job("a", "b", at_least=2)
+    stage = a_live_job("a", "b", at_least=2)
     stage.sign("a")
     stage.falls("b", failed(1, "a bug"))
     stage.parks("a")
@@ -156,7 +156,7 @@ def test_a_failure_that_an_earlier_master_counted_does_not_count_again() -> None
 
 
 def test_an_agent_that_has_not_heard_the_halt_hears_it_though_its_trainers_have_parked() -> None:
-    stage = a_hot_job("a", "b", at_least=2)
+    stage = a_live_job("a", "b", at_least=2)
     stage.sees_gone("b")
     parked = [structs.replace(trainer, parked=Generation(2)) for trainer in stage.trainers["a"]]
     stage.tell("a", *parked, phase=WorkerPhase.READY, generation=1)

@@ -1,4 +1,4 @@
-"""A world and its halt go to all workers once, and again only to those that have not shown that they have them."""
+"""A world and its halt go to all workers once, and again only to those that have not confirmed them."""
 
 from msgspec import structs
 
@@ -12,7 +12,7 @@ from tests.job.stage import Stage, a_spec, a_stage
 
 
 def sent_to(effects: list[JobEffect], kind: type[Assignment | Halt]) -> list[set[WorkerId] | None]:
-    """For each message its receivers; None for all."""
+    """Receivers of each message; None for all."""
     sent = [e for e in effects if isinstance(e, Publish) and isinstance(e.message, kind)]
     return [{worker for _, worker in effect.to} or None for effect in sent]
 
@@ -55,5 +55,5 @@ def test_what_very_many_lack_is_sent_to_all_again() -> None:
 
 def test_a_worker_that_trains_is_not_sent_its_world() -> None:
     stage = a_stage(a_spec(workers=2)).runs("w1", "w2")
-    stage.says("w1", WorkerPhase.READY)
+    stage.reports_status("w1", WorkerPhase.READY)
     assert sent_to(stage.wait(5.0), Assignment) == []

@@ -1,26 +1,26 @@
-"""Clusters that deliver fewer workers than their share, or none: the others are asked for the rest after a while."""
+"""Clusters that start fewer workers than their share: after a while the others are asked for the rest."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from controlplane.job import events
+from controlplane.job import events, texts
 from controlplane.job.effects import JobEffect, TellCluster
 from controlplane.job.sharing import Counts, filled, wanted_by_cluster
 from controlplane.job.state import adopted_job
-from messages.clusters import KeepWorkers, Presence, WorkerSight
+from messages.clusters import KeepWorkers, Presence, WorkerObservation
 from messages.ids import ClusterName, Epoch, WorkerId
 from messages.records import Phase
 from messages.workers import WorkerPhase
-from tests.job.stage import JOB, NEWEST, Stage, a_spec, a_stage, a_status, released, told
+from tests.job.stage import JOB, NEWEST, Stage, a_spec, a_stage, a_status, released, reported
 
 PATIENCE_S = 22.0
-"""Of the stage's jobs: `ready_s` and `stop_grace_s` together."""
+"""`ready_s` plus `stop_grace_s` of the stage's jobs."""
 EAST, WEST = ClusterName("east"), ClusterName("west")
 
 
 class Region:
-    """A cluster whose controller obeys, and whose workers come when the test says so."""
+    """A cluster whose controller obeys, and whose workers join on command of the test."""
 
     def __init__(self, stage: Stage, name: ClusterName) -> None:
         self.stage = stage
@@ -30,15 +30,17 @@ class Region:
         self.speaks = True
         self.keeps = 0
 
-    def reports(self, *gone: WorkerSight) -> None:
+    def reports(self, *gone: WorkerObservation) -> None:
         if not self.speaks:
             return
         statuses = self.stage.statuses
-        alive = [WorkerSight(WorkerId(w), JOB, Presence.ALIVE, status=statuses[WorkerId(w)]) for w in self.workers]
-        starting = [WorkerSight(WorkerId(worker), JOB, Presence.STARTING) for worker in self.starting]
-        sights = (*alive, *starting, *gone)
+        alive = [
+            WorkerObservation(WorkerId(w), JOB, Presence.ALIVE, status=statuses[WorkerId(w)]) for w in self.workers
+        ]
+        starting = [WorkerObservation(WorkerId(worker), JOB, Presence.STARTING) for worker in self.starting]
+        observations = (*alive, *starting, *gone)
         report = events.ClusterReported(
-            self.stage.now_s, self.name, "1", keeps=self.keeps, sights=sights, is_whole=True
+            self.stage.now_s, self.name, "1", keeps=self.keeps, observations=observations, is_whole=True
         )
         for effect in self.stage.happens(report):
             if isinstance(effect, TellCluster) and isinstance(effect.command, KeepWorkers):
@@ -47,9 +49,9 @@ class Region:
     def brings(self, *workers: str) -> None:
         for worker in workers:
             self.workers.append(worker)
-            self.says(worker, WorkerPhase.IDLE, 0)
+            self.reports_status(worker, WorkerPhase.IDLE, 0)
 
-    def says(self, worker: str, phase: WorkerPhase, generation: int | None = None) -> None:
+    def reports_status(self, worker: str, phase: WorkerPhase, generation: int | None = None) -> None:
         name = WorkerId(worker)
         stage = self.stage
         stage.seqs[name] = stage.seqs.get(name, 0) + 1
@@ -60,7 +62,7 @@ class Region:
 
     def loses(self, worker: str) -> None:
         self.workers.remove(worker)
-        self.reports(WorkerSight(WorkerId(worker), JOB, Presence.GONE, why="preempted"))
+        self.reports(WorkerObservation(WorkerId(worker), JOB, Presence.GONE, why="preempted"))
 
 
 regions: dict[ClusterName, Region] = {}
@@ -75,7 +77,7 @@ def a_job_in_two_regions(workers: int = 3) -> tuple[Stage, Region, Region]:
 
 
 def passes(stage: Stage, seconds: float) -> None:
-    """Both report each second; who is assigned is ready, who is halted parks."""
+    """Lets time pass: both clusters report each second, assigned workers get ready, halted ones park."""
     until_s = stage.now_s + seconds
     while stage.now_s < until_s:
         stage.now_s = min(stage.now_s + 1.0, until_s)
@@ -83,9 +85,9 @@ def passes(stage: Stage, seconds: float) -> None:
             region.reports()
             for worker in region.workers:
                 if stage.phase is Phase.FORMING and worker in stage.world:
-                    region.says(worker, WorkerPhase.READY)
+                    region.reports_status(worker, WorkerPhase.READY)
                 elif stage.phase is Phase.RESHAPING and worker in stage.world:
-                    region.says(worker, WorkerPhase.PARKED)
+                    region.reports_status(worker, WorkerPhase.PARKED)
 
 
 def wanted(stage: Stage) -> tuple[int, int]:
@@ -108,12 +110,11 @@ def test_the_share_of_a_cluster_that_brings_no_worker_goes_to_the_other() -> Non
     passes(stage, 2.0)
 
     assert wanted(stage) == (3, 0)
-    moved = told(stage.effects, "share_moved")
-    assert [(each.text, each.why) for each in moved] == [
-        ("cluster west brought 0 of 1 worker: the other clusters are asked for the rest", "no more came within 22 s")
-    ]
+    moved = reported(stage.effects, "share_moved")
+    assert [(each.fields["cluster"], each.fields["workers"]) for each in moved] == [("west", 0)]
+    assert "0 of 1 worker;" in moved[0].text and "22 s" in moved[0].why
     passes(stage, 1.0)
-    assert stage.job.why == "a world of 2; cluster west brought no worker: the others are asked for the rest"
+    assert stage.job.why == f"{texts.world_of(2)}; {texts.capped(ClusterName('west'), 0)}"
     assert (east.keeps, west.keeps) == (3, 0)
     east.brings("c")
     passes(stage, 5.0)
@@ -187,7 +188,8 @@ def test_when_no_cluster_brings_its_share_all_are_asked_again_and_have_longer() 
     assert wanted(stage) == (4, 0)
     passes(stage, PATIENCE_S + 2.0)
     assert wanted(stage) == (2, 2)
-    assert [each.why for each in told(stage.effects, "shares_renewed")] == ["none brought its share within 22 s"]
+    [renewed] = reported(stage.effects, "shares_renewed")
+    assert "22 s" in renewed.why
     passes(stage, 2 * PATIENCE_S - 5.0)
     assert wanted(stage) == (2, 2)
     passes(stage, 7.0)
@@ -226,7 +228,7 @@ def test_another_master_moves_nobody_who_trains() -> None:
 
 
 def a_placed_job() -> tuple[Stage, Region, Region]:
-    """One worker trains in each cluster, as the allocator said."""
+    """A job with one worker in each cluster, as placed by the allocator."""
     stage, east, west = a_job_in_two_regions(workers=2)
     places(stage, {EAST: 1, WEST: 1})
     east.brings("a")
@@ -293,5 +295,5 @@ def test_a_new_leader_asks_no_cluster_for_the_workers_of_one_it_has_not_heard_ye
 
 
 def _keeps(effects: list[JobEffect]) -> list[tuple[ClusterName, int]]:
-    told = [effect for effect in effects if isinstance(effect, TellCluster)]
-    return [(each.cluster, each.command.count) for each in told if isinstance(each.command, KeepWorkers)]
+    reported = [effect for effect in effects if isinstance(effect, TellCluster)]
+    return [(each.cluster, each.command.count) for each in reported if isinstance(each.command, KeepWorkers)]

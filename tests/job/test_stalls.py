@@ -1,10 +1,11 @@
-"""Ranks that others wait for: slow ones are waited for, silent and stalled ones are removed."""
+"""Ranks that others wait for: slow ones stay, silent and stalled ones are removed."""
 
 from msgspec import structs
 
 from controlplane.api.views import job_view
-from controlplane.job import events
+from controlplane.job import events, texts
 from controlplane.job.effects import JobEffect, TellCluster
+from controlplane.job.live import stalls
 from controlplane.jobs.progress import ProgressTracker
 from messages.api import PausedRank
 from messages.clusters import RemoveWorkers
@@ -13,27 +14,29 @@ from messages.jobs import JobSpec
 from messages.records import Phase
 from messages.workers import TrainerExit, WorkerPhase
 from messages.worlds import EndStalled, Locate
-from tests.job.live_stage import HotStage, a_hot_job, a_hot_stage
-from tests.job.stage import a_spec, halts, published, told
+from tests.job.live_stage import LiveStage, a_live_job, a_live_stage
+from tests.job.stage import a_spec, halts, published, reported
+
+STACK = 'File "train.py", line 12 in evaluate'
 
 STEP = 5
 
 
-def waits(stage: HotStage, worker: str, *, overdue: bool = True, **changes: object) -> list[JobEffect]:
-    """Its trainers are in the all-reduce of the step, for long."""
+def waits(stage: LiveStage, worker: str, *, overdue: bool = True, **changes: object) -> list[JobEffect]:
+    """Reports that the worker's trainers wait for long in the all-reduce of the step."""
     changes = {"waiting": STEP, "overdue": overdue, "step_s": 0.1, **changes}
     return stage.tell(worker, *(structs.replace(trainer, **changes) for trainer in stage.trainers[worker]))
 
 
-def enters(stage: HotStage, *workers: str) -> None:
-    """Their all-reduce is done."""
+def enters(stage: LiveStage, *workers: str) -> None:
+    """Reports that the all-reduce is complete."""
     for worker in workers:
         after = [structs.replace(t, waiting=None, overdue=False, done=STEP + 1) for t in stage.trainers[worker]]
         stage.tell(worker, *after)
 
 
-def answers(stage: HotStage, *workers: str, **changes: object) -> list[JobEffect]:
-    """Their agents have heard the newest question, and see that the trainers run."""
+def answers(stage: LiveStage, *workers: str, **changes: object) -> list[JobEffect]:
+    """Answers the newest question: the trainers run."""
     assert stage.job.wait is not None
     changes = {"step_s": 0.1, "located": stage.job.wait.number, **changes}
     return [
@@ -43,8 +46,8 @@ def answers(stage: HotStage, *workers: str, **changes: object) -> list[JobEffect
     ]
 
 
-def passes(stage: HotStage, seconds: float, *answering: str, **changes: object) -> list[JobEffect]:
-    """Time passes, the core is woken as it asks for, and these answer each question."""
+def passes(stage: LiveStage, seconds: float, *answering: str, **changes: object) -> list[JobEffect]:
+    """Lets time pass; the core decides when it wants to, and these workers answer each question."""
     effects: list[JobEffect] = []
     until_s = stage.now_s + seconds
     while True:
@@ -65,9 +68,9 @@ def a_stalling_spec(stall_s: float | None = 10.0) -> JobSpec:
     return structs.replace(spec, timeouts=structs.replace(spec.timeouts, stall_s=stall_s))
 
 
-def a_waiting_job(stall_s: float | None = 10.0) -> HotStage:
-    """Two of three ranks wait for the third, which runs."""
-    stage = a_hot_stage(a_stalling_spec(stall_s)).trains("a", "b", "c")
+def a_waiting_job(stall_s: float | None = 10.0) -> LiveStage:
+    """A job in which two ranks wait for the third, which runs."""
+    stage = a_live_stage(a_stalling_spec(stall_s)).trains("a", "b", "c")
     waits(stage, "a")
     waits(stage, "b")
     answers(stage, "a", "b", "c")
@@ -75,7 +78,7 @@ def a_waiting_job(stall_s: float | None = 10.0) -> HotStage:
 
 
 def test_a_rank_that_has_waited_long_has_everybody_asked_and_halts_nobody() -> None:
-    stage = a_hot_job("a", "b", "c")
+    stage = a_live_job("a", "b", "c")
     effects = waits(stage, "a")
     [question] = published(effects, Locate)
     assert question.generation == 1 and stage.job.wait is not None and question.number == stage.job.wait.number
@@ -87,7 +90,7 @@ def test_a_rank_that_runs_is_waited_for_and_the_world_stays() -> None:
     effects = passes(stage, 50.0, "c")
     assert (stage.phase, stage.generation, stage.job.record.failures) == (Phase.RUNNING, 1, 0)
     assert 45 <= len(published(effects, Locate)) <= 55
-    assert stage.job.why == "waiting for rank 2 to enter the all-reduce of step 5"
+    assert stage.job.why == stalls.waits_for_ranks([Rank(2)], 5)
     enters(stage, "a", "b", "c")
     assert stage.job.wait is None
     assert published(passes(stage, 5.0), Locate) == []
@@ -95,7 +98,7 @@ def test_a_rank_that_runs_is_waited_for_and_the_world_stays() -> None:
 
 
 def test_a_rank_whose_worker_does_not_answer_is_removed_when_the_round_closes() -> None:
-    stage = a_hot_job("a", "b", "c")
+    stage = a_live_job("a", "b", "c")
     waits(stage, "a")
     answers(stage, "a", "b")
     effects = passes(stage, 0.39)
@@ -111,13 +114,14 @@ def test_a_rank_whose_worker_does_not_answer_is_removed_when_the_round_closes() 
 
 
 def test_a_rank_whose_trainer_is_stopped_while_its_agent_lives_is_removed_when_the_round_closes() -> None:
-    stage = a_hot_job("a", "b", "c")
+    stage = a_live_job("a", "b", "c")
     waits(stage, "a")
     answers(stage, "a", "b")
     stage.now_s += 0.01
     stage.tell("c", *stage.trainers["c"])
     assert halts(passes(stage, 0.4)) != []
-    assert stage.job.gone[WorkerId("c")].startswith("its trainer is stopped, and the others wait for rank 2")
+    assert stage.job.gone[WorkerId("c")].startswith(stalls.TRAINER_STOPPED)
+    assert "rank 2" in stage.job.gone[WorkerId("c")]
 
 
 def test_a_rank_that_falls_silent_while_it_is_waited_for_is_removed_in_the_next_round() -> None:
@@ -129,14 +133,14 @@ def test_a_rank_that_falls_silent_while_it_is_waited_for_is_removed_in_the_next_
 
 
 def test_when_nobody_answers_it_is_rather_the_question_that_did_not_arrive() -> None:
-    stage = a_hot_job("a", "b", "c")
+    stage = a_live_job("a", "b", "c")
     waits(stage, "a")
     passes(stage, 3.0)
     assert (stage.phase, stage.job.gone) == (Phase.RUNNING, {})
 
 
 def test_a_master_that_was_asleep_asks_again_and_judges_nobody() -> None:
-    stage = a_hot_job("a", "b", "c")
+    stage = a_live_job("a", "b", "c")
     waits(stage, "a")
     answers(stage, "a", "b")
     effects = stage.wait(30.0)
@@ -155,12 +159,12 @@ def test_an_answer_to_an_older_question_is_none() -> None:
 
 
 def test_all_ranks_in_an_all_reduce_that_does_not_complete_are_a_broken_world() -> None:
-    stage = a_hot_job("a", "b", "c")
+    stage = a_live_job("a", "b", "c")
     waits(stage, "a")
     waits(stage, "b")
     assert stage.phase is Phase.RUNNING
     [halt] = halts(waits(stage, "c"))
-    assert halt.why == "all ranks wait in the all-reduce of step 5, and it does not complete"
+    assert halt.why == stalls.never_completes(5)
     stage.parks("a", "b", "c", waiting=None, overdue=False)
     assert stage.world == {"a": (0,), "b": (1,), "c": (2,)}
     assert (stage.job.record.failures, stage.job.record.losses) == (0, 0)
@@ -182,7 +186,7 @@ def test_a_rank_that_falls_silent_soon_after_it_has_entered_is_removed() -> None
 
 
 def test_one_that_joins_and_has_just_entered_does_not_break_the_world() -> None:
-    stage = a_hot_job("a", "b", wanted=3)
+    stage = a_live_job("a", "b", wanted=3)
     stage.join("c")
     stage.attaches("c")
     stage.enters("a", "b", "c")
@@ -197,7 +201,7 @@ def test_one_that_joins_and_has_just_entered_does_not_break_the_world() -> None:
 
 
 def test_one_that_waits_in_the_next_world_for_the_others_to_come_over_is_no_sign() -> None:
-    stage = a_hot_job("a", "b", wanted=3)
+    stage = a_live_job("a", "b", wanted=3)
     stage.join("c")
     stage.attaches("c")
     stage.enters("c")
@@ -205,7 +209,7 @@ def test_one_that_waits_in_the_next_world_for_the_others_to_come_over_is_no_sign
 
 
 def test_ranks_that_wait_in_different_steps_do_not_break_the_world() -> None:
-    stage = a_hot_job("a", "b")
+    stage = a_live_job("a", "b")
     waits(stage, "a")
     waits(stage, "b", waiting=STEP + 1)
     assert stage.phase is Phase.RUNNING
@@ -218,14 +222,14 @@ def test_a_stalled_rank_is_ended_once_and_counts_as_one_failure_of_the_script() 
     effects = passes(stage, 1.0, "a", "b", "c")
     [order] = published(effects, EndStalled)
     assert (order.generation, order.ranks) == (1, (2,))
-    why = "it has not entered the all-reduce of step 5 for 11 s"
-    assert order.why.startswith("it has not entered the all-reduce of step 5 for 1")
-    ended = TrainerExit(Rank(2), signal="SIGKILL", stalled=why, error='File "train.py", line 12 in evaluate')
+    why = stalls.not_entered(5, 11.0)
+    assert order.why.startswith(why.removesuffix("1 s"))
+    ended = TrainerExit(Rank(2), signal="SIGKILL", stalled=why, error=STACK)
     effects = stage.tell("c", phase=WorkerPhase.ENDED, exits=(ended,))
     assert len(halts(effects)) == 1
-    [event] = told(effects, "trainer_failed")
-    assert event.text == f"rank 2 on worker c is stalled: {why}"
-    assert event.why == 'File "train.py", line 12 in evaluate'
+    [event] = reported(effects, "trainer_failed")
+    assert (event.fields["rank"], event.fields["worker"], event.why) == (2, "c", STACK)
+    assert event.text.endswith(texts.how_it_ended(ended)) and why in event.text
     stage.parks("a", "b", waiting=None, overdue=False)
     stage.tell("c", phase=WorkerPhase.PARKED)
     assert (stage.world, stage.job.record.failures, stage.job.record.losses) == ({"a": (0,), "b": (1,)}, 1, 0)
@@ -233,13 +237,13 @@ def test_a_stalled_rank_is_ended_once_and_counts_as_one_failure_of_the_script() 
 
 def test_a_job_that_may_not_fail_ends_with_the_stack_of_its_stalled_rank() -> None:
     spec = structs.replace(a_stalling_spec(), failures=a_spec(failures=0).failures)
-    stage = a_hot_stage(spec).trains("a", "b")
+    stage = a_live_stage(spec).trains("a", "b")
     ended = TrainerExit(Rank(1), signal="SIGKILL", stalled="it hangs", error="in evaluate\nin main")
     stage.tell("b", phase=WorkerPhase.ENDED, exits=(ended,))
     stage.parks("a")
     effects = stage.tell("b", phase=WorkerPhase.PARKED)
-    [end] = told(effects, "job_failed")
-    assert end.why == "rank 1 is stalled: it hangs; no failure is allowed\nin evaluate\nin main"
+    [end] = reported(effects, "job_failed")
+    assert end.why == f"{texts.describe_exit(ended)}; {texts.failures_allowed(0)}\n{ended.error}"
 
 
 def test_a_stalled_rank_is_asked_to_end_until_it_has() -> None:
@@ -251,21 +255,21 @@ def test_a_stalled_rank_is_asked_to_end_until_it_has() -> None:
 def test_a_paused_rank_is_never_stalled_and_has_its_time_again_when_it_is_back() -> None:
     stage = a_waiting_job(stall_s=10.0)
     assert published(passes(stage, 25.0, "a", "b", "c", paused="evaluating"), EndStalled) == []
-    assert stage.job.why == "waiting for rank 2 (evaluating) to enter the all-reduce of step 5"
+    assert stage.job.why == stalls.waits_for_ranks([Rank(2)], 5, "evaluating") and "(evaluating)" in stage.job.why
     assert published(passes(stage, 9.0, "a", "b", "c", paused=""), EndStalled) == []
     assert published(passes(stage, 3.0, "a", "b", "c"), EndStalled) != []
     assert stage.generation == 1
 
 
 def test_a_paused_rank_is_shown_to_people() -> None:
-    stage = a_hot_job("a", "b")
+    stage = a_live_job("a", "b")
     stage.tell("b", *(structs.replace(t, paused="evaluating", paused_at=50.0) for t in stage.trainers["b"]))
     shown = [worker.paused for worker in job_view(stage.job, ProgressTracker(), stage.now_s).workers]
     assert shown == [(), (PausedRank(Rank(1), "evaluating", 50.0),)]
 
 
 def test_each_rank_that_enters_gives_the_others_their_time_again() -> None:
-    stage = a_hot_stage(a_stalling_spec(10.0)).trains("a", "b", "c")
+    stage = a_live_stage(a_stalling_spec(10.0)).trains("a", "b", "c")
     waits(stage, "a")
     answers(stage, "a", "b", "c")
     effects = passes(stage, 8.0, "a", "b", "c")
@@ -314,7 +318,7 @@ def test_a_notice_during_a_long_wait_ends_in_a_repair_before_its_deadline() -> N
 
 
 def test_a_survivor_that_is_slow_to_come_into_a_repaired_world_is_waited_for() -> None:
-    stage = a_hot_stage(a_stalling_spec(200.0)).trains("a", "b", "c")
+    stage = a_live_stage(a_stalling_spec(200.0)).trains("a", "b", "c")
     stage.sees_gone("a")
     stage.parks("b", "c")
     stage.enters("b")
@@ -326,9 +330,9 @@ def test_a_survivor_that_is_slow_to_come_into_a_repaired_world_is_waited_for() -
     assert (stage.phase, stage.generation) == (Phase.RUNNING, 2)
 
 
-def test_a_successor_asks_anew_and_removes_nobody_that_answers() -> None:
+def test_a_successor_asks_again_and_removes_nobody_that_answers() -> None:
     heir = a_waiting_job().heir()
-    effects = heir.reports(*heir.sights())
+    effects = heir.reports(*heir.observations())
     assert halts(effects) == []
     for worker in ("a", "b", "c"):
         effects += heir.tell(worker, *heir.trainers[worker])

@@ -1,18 +1,18 @@
-"""Workers that have not the GPUs that the job asks for: the job does not pay for them for ever."""
+"""Workers without the GPUs of the job: the job fails after some of them."""
 
-from controlplane.job import events
+from controlplane.job import events, texts
 from messages.ids import WorkerId
 from messages.records import Phase
 from messages.workers import WorkerPhase
-from tests.job.stage import LOCAL, Stage, a_spec, a_stage, told
+from tests.job.stage import Stage, a_spec, a_stage, reported
 
 WHY = "torch 2.13.0+cpu is a build without CUDA"
 
 
 def is_unfit(stage: Stage, *workers: str) -> None:
     for worker in workers:
-        stage.says(worker, WorkerPhase.WARMING, generation=0)
-        stage.happens(events.WorkerSaidLeft(stage.now_s, WorkerId(worker), LOCAL, WHY, is_unfit=True))
+        stage.reports_status(worker, WorkerPhase.WARMING, generation=0)
+        stage.happens(events.WorkerSaidLeft(stage.now_s, WorkerId(worker), WHY, is_unfit=True))
 
 
 def test_a_job_whose_workers_all_turn_out_unfit_fails_with_their_sentence() -> None:
@@ -21,8 +21,8 @@ def test_a_job_whose_workers_all_turn_out_unfit_fails_with_their_sentence() -> N
     assert stage.phase is Phase.WAITING
     assert WHY in stage.job.why
     is_unfit(stage, "c")
-    assert (stage.phase, stage.job.record.why) == (Phase.FAILED, f"3 workers in a row could not train: {WHY}")
-    assert [(each.text, each.why) for each in told(stage.effects, "worker_unfit")] == [
+    assert (stage.phase, stage.job.record.why) == (Phase.FAILED, texts.could_not_train(3, WHY))
+    assert [(each.text, each.why) for each in reported(stage.effects, "worker_unfit")] == [
         (f"worker {name} cannot train", WHY) for name in "abc"
     ]
 
@@ -35,7 +35,7 @@ def test_one_worker_that_can_train_makes_good_for_those_before_it() -> None:
     assert stage.phase is Phase.WAITING
 
 
-def test_a_world_that_trains_is_not_ended_by_newcomers_that_cannot() -> None:
+def test_a_world_that_trains_is_not_ended_by_joining_workers_that_cannot() -> None:
     stage = a_stage(a_spec(workers=4, failures=1)).runs("a", "b")
     is_unfit(stage, "c", "d", "e")
     assert stage.phase is Phase.RUNNING
@@ -43,5 +43,5 @@ def test_a_world_that_trains_is_not_ended_by_newcomers_that_cannot() -> None:
 
 def test_a_worker_that_nobody_knows_counts_for_nothing() -> None:
     stage = a_stage(a_spec(failures=0))
-    stage.happens(events.WorkerSaidLeft(stage.now_s, WorkerId("forged"), LOCAL, WHY, is_unfit=True))
+    stage.happens(events.WorkerSaidLeft(stage.now_s, WorkerId("forged"), WHY, is_unfit=True))
     assert stage.phase is Phase.WAITING

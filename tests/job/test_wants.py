@@ -1,4 +1,4 @@
-"""What a job wants of its allocator, and which of the answers it believes."""
+"""Requests of a job to its allocator, and the answers that count."""
 
 from msgspec import structs
 from msgspec.structs import replace
@@ -10,8 +10,10 @@ from controlplane.job.state import Want
 from controlplane.job.wants import DEADLINE_EVERY_S
 from messages.criteria import Capacity, Deadline, Objective, WhenSpent
 from messages.ids import ClusterName
-from messages.jobs import JobSpec
+from messages.jobs import JobSpec, Workers
 from tests.job.stage import LOCAL, Stage, a_spec, a_stage, kept
+
+WHY = "the cloud does not answer"
 
 FAR = ClusterName("far")
 HOUR_S = 3600.0
@@ -49,6 +51,16 @@ def test_each_change_is_a_want_of_its_own() -> None:
     assert (stopped.number, stopped.max_usd_total) == (3, 20.0)
 
 
+def test_a_size_that_its_file_forbids_changes_nothing() -> None:
+    stage = running("a", "b", "c")
+    limits = Workers(min=1, max=3, allowed=(1, 3))
+    stage.job = replace(stage.job, spec=replace(stage.job.spec, workers=limits))
+    for workers in (0, 2, 4):
+        assert wants(stage.happens(events.ScaleAsked(stage.now_s, workers))) == []
+    [fewer] = wants(stage.happens(events.ScaleAsked(stage.now_s, 1)))
+    assert fewer.nodes == 1
+
+
 def test_a_paused_job_wants_none_and_one_without_money_for_it_none_on_demand() -> None:
     stage = running("a", "b")
     record = stage.job.record
@@ -60,16 +72,16 @@ def test_a_paused_job_wants_none_and_one_without_money_for_it_none_on_demand() -
 
 def test_a_job_that_has_ended_says_why() -> None:
     stage = a_stage()
-    told = wants(stage.happens(events.StopAsked(stage.now_s, "stopped by a person")))
-    assert told[-1].ended == "stopped by a person"
+    reported = wants(stage.happens(events.StopAsked(stage.now_s, WHY)))
+    assert reported[-1].ended == WHY
 
 
 def test_a_silent_cluster_without_workers_is_lost_until_it_is_heard_again() -> None:
     stage = running("a", "b")
     far_reports(stage)
     stage.now_s += DESERTED_S + 1.0
-    told = wants(stage.reports(*stage.sights()))
-    assert [want.lost for want in told] == [{FAR}]
+    reported = wants(stage.reports(*stage.observations()))
+    assert [want.lost for want in reported] == [{FAR}]
     assert [want.lost for want in wants(far_reports(stage))] == [frozenset()]
 
 
@@ -106,7 +118,7 @@ def test_a_placement_that_comes_before_the_first_decision_counts() -> None:
 
 def test_until_the_allocator_has_listed_its_pools_each_cluster_keeps_what_it_keeps() -> None:
     stage = running("a", "b", "c")
-    assert kept(stage.happens(events.PlacementChanged(stage.now_s, 1, None, "the cloud does not answer"))) == []
-    assert kept(stage.reports(*stage.sights(), keeps=3)) == []
-    assert stage.job.supply.shortage == "the cloud does not answer"
+    assert kept(stage.happens(events.PlacementChanged(stage.now_s, 1, None, WHY))) == []
+    assert kept(stage.reports(*stage.observations(), keeps=3)) == []
+    assert stage.job.supply.shortage == WHY
     assert kept(stage.happens(events.PlacementChanged(stage.now_s, 1, {LOCAL: 2}))) == [2]

@@ -11,11 +11,11 @@ from messages.codec import MessageTooLarge
 from messages.events import Event
 from messages.ids import Epoch
 from runtime.errors import BusRefused, BusUnavailable
-from tests.master.waits import until
+from tests.conftest import eventually
 
 
 class FlakyStreams:
-    """Refuses while away; like a real stream it keeps one of each message id."""
+    """A stream that refuses while it is away and, like a real one, stores each message id once."""
 
     def __init__(self, *, away: bool = False, answers_lost: int = 0) -> None:
         self.away = away
@@ -70,11 +70,11 @@ async def test_events_wait_for_the_bus_and_arrive_in_order_each_once() -> None:
     async with announcing(streams) as made:
         for number in range(20):
             made.announce(an_event(number))
-        await until(lambda: streams.tries >= 2, "two tries")
+        await eventually(lambda: streams.tries >= 2, what="two tries")
         assert not made.idle
         streams.away = False
         streams.answers_lost = 3
-        await until(lambda: made.idle, "all to be sent")
+        await eventually(lambda: made.idle, what="all to be sent")
     assert streams.texts == [str(number) for number in range(20)]
     assert {(subject, epoch) for subject, _, epoch in streams.stored.values()} == {("tradewind.event.job.counted", 7)}
 
@@ -86,7 +86,7 @@ async def test_too_many_waiting_events_drop_the_oldest_and_are_counted(monkeypat
         for number in range(8):
             made.announce(an_event(number))
         streams.away = False
-        await until(lambda: made.idle, "all to be sent")
+        await eventually(lambda: made.idle, what="all to be sent")
     assert streams.texts == ["3", "4", "5", "6", "7"]
     assert made.dropped[DROPPED] == 3
 
@@ -97,7 +97,7 @@ async def test_an_event_that_the_bus_refuses_is_dropped_and_the_others_arrive() 
     async with announcing(streams) as made:
         for number in range(4):
             made.announce(an_event(number))
-        await until(lambda: made.idle, "all to be sent")
+        await eventually(lambda: made.idle, what="all to be sent")
     assert streams.texts == ["0", "3"]
     assert made.dropped[REFUSED] == 2
 

@@ -1,4 +1,4 @@
-"""What a master remembers for a bus that loses its data, over a real NATS server."""
+"""Jobs that a master writes again to a bus that lost its data, over a real NATS server."""
 
 import shutil
 
@@ -6,7 +6,7 @@ import pytest
 
 from controlplane.jobs import records
 from controlplane.jobs.backup import JobBackup, Jobs
-from controlplane.jobs.records import Kept
+from controlplane.jobs.records import RememberedJob
 from controlplane.ledger.records import decode_ledger
 from controlplane.ledger.state import new_ledger
 from messages import subjects
@@ -21,7 +21,7 @@ JOB = JobName("job")
 
 def held(generation: int = 3) -> Jobs:
     record = Record(Phase.RUNNING, "", Generation(generation), 1, 0.0, Epoch(9))
-    return (Kept(a_spec(JOB), record, new_ledger(JOB, since_ms=5)),)
+    return (RememberedJob(a_spec(JOB), record, new_ledger(JOB, since_ms=5)),)
 
 
 @pytest.fixture
@@ -36,14 +36,14 @@ async def lose_data(nats_server: NatsServer) -> None:
 
 
 async def purge(bus: Bus) -> None:
-    """As `nats stream purge` does: the stream stays, and a watch tells nothing."""
+    """Purges like `nats stream purge`: the stream stays, and a watch reports nothing."""
     await bus._link.jetstream.purge_stream(f"KV_{subjects.STATE_BUCKET}")
 
 
 async def generation(backup: JobBackup, bucket: Bucket) -> int | None:
-    """As it is stored, once the backup has written what it had to."""
+    """The stored generation, after the backup has written."""
     await backup.settle(bucket)
-    stored = await records.read_world(bucket, JOB)
+    stored = await records.read_whole_record(bucket, JOB)
     return stored.record.generation if stored is not None else None
 
 
@@ -77,27 +77,27 @@ async def test_a_job_that_was_removed_is_not_written_again(bus: Bus, bucket: Buc
     await backup.begin_term(bucket)
     await records.write_again(bucket, held()[0])
     await bucket.delete(subjects.spec_key(JOB))
-    await records.remove_leavings(bucket, JOB)
+    await records.remove_rest(bucket, JOB)
     backup.end_term(held())
     assert await generation(backup, bucket) is None, "its data is still that of the term"
 
 
-@pytest.mark.parametrize("told", ["while it led", "afterwards", "never"])
+@pytest.mark.parametrize("reported", ["while it led", "afterwards", "never"])
 async def test_what_the_last_term_held_is_written_for_a_bus_that_lost_it(
-    nats_server: NatsServer, bucket: Bucket, told: str
+    nats_server: NatsServer, bucket: Bucket, reported: str
 ) -> None:
     backup = JobBackup()
     await backup.begin_term(bucket)
     await lose_data(nats_server)
-    if told == "while it led":
+    if reported == "while it led":
         backup.bus_forgot()
     backup.end_term(held())
-    if told == "afterwards":
+    if reported == "afterwards":
         backup.bus_forgot()
-    if told != "never":
+    if reported != "never":
         backup.see_leader(other=True)
     assert await generation(backup, bucket) == 3
-    stored = await records.read_world(bucket, JOB)
+    stored = await records.read_whole_record(bucket, JOB)
     assert stored is not None
     assert stored.record.epoch == 0
     ledger = await bucket.get(subjects.ledger_key(JOB))
@@ -111,7 +111,7 @@ async def test_a_term_begins_when_the_jobs_of_the_last_one_are_there(nats_server
     backup.end_term(held())
     await lose_data(nats_server)
     await backup.begin_term(bucket)
-    assert await records.read_world(bucket, JOB) is not None
+    assert await records.read_whole_record(bucket, JOB) is not None
     backup.bus_forgot()
     backup.see_leader(other=True)
     backup.end_term(held(4))
@@ -160,9 +160,9 @@ async def test_a_term_that_ended_too_early_to_know_its_jobs_forgets_none(
     assert await generation(backup, bucket) == 3
 
 
-@pytest.mark.parametrize("told_late", [True, False])
+@pytest.mark.parametrize("reported_late", [True, False])
 async def test_what_was_written_again_is_kept_until_another_master_leads_there(
-    nats_server: NatsServer, bucket: Bucket, told_late: bool
+    nats_server: NatsServer, bucket: Bucket, reported_late: bool
 ) -> None:
     backup = JobBackup()
     await backup.begin_term(bucket)
@@ -170,7 +170,7 @@ async def test_what_was_written_again_is_kept_until_another_master_leads_there(
     for _ in range(2):
         await lose_data(nats_server)
         assert await generation(backup, bucket) == 3
-    if told_late:
+    if reported_late:
         backup.bus_forgot()
     backup.see_leader(other=True)
     await backup.settle(bucket)

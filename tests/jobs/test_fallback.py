@@ -1,6 +1,6 @@
-"""A restarted script that repeats steps: an event says so, and the job's view warns while it does."""
+"""A restarted script that repeats steps: an event reports it, and the job's view warns meanwhile."""
 
-from controlplane.jobs.progress import ProgressTracker, event_of_fallback, fell_back, why_fell_back
+from controlplane.jobs.progress import OLD_CHECKPOINT, ProgressTracker, event_of_fallback, fell_back, why_fell_back
 from messages.ids import JobName
 from messages.jobs import Launch
 from messages.worlds import Progress
@@ -27,10 +27,12 @@ def test_a_script_that_begins_at_step_0_again_is_told_with_what_to_do() -> None:
     assert fallen is not None
     event = event_of_fallback(JOB, fallen, why_fell_back(fallen, PLAIN, uses_sdk=False))
     assert event.kind == "progress_fell_back"
-    assert event.text == "the script began at step 0 again after a restart: 57 steps are repeated"
-    assert "launch.restart_args" in event.why
+    assert (fallen.from_the_start, event.fields["first_step"], event.fields["reached"]) == (True, 0, 56)
+    assert "step 0 " in event.text and "57 steps" in event.text
+    assert "launch.restart_args" in event.why and "--restart-args" in event.why
     given = Launch(script="train.py", restart_args=("--resume",))
-    assert "finds its checkpoint" in why_fell_back(fallen, given, uses_sdk=False)
+    assert "launch.restart_args" in why_fell_back(fallen, given, uses_sdk=False)
+    assert "--restart-args" not in why_fell_back(fallen, given, uses_sdk=False)
     assert "checkpoints=" in why_fell_back(fallen, PLAIN, uses_sdk=True)
 
 
@@ -39,8 +41,9 @@ def test_a_script_that_resumed_from_a_checkpoint_repeats_what_came_after_it() ->
     fallen = fell_back(tracker.generations, a_step_range(3, 50, 51))
     assert fallen is not None
     event = event_of_fallback(JOB, fallen, why_fell_back(fallen, PLAIN, uses_sdk=False))
-    assert event.text == "the script resumed at step 50 after a restart: 7 steps are repeated"
-    assert event.why == "its newest checkpoint is older than its last step"
+    assert (fallen.from_the_start, event.fields["first_step"], event.fields["reached"]) == (False, 50, 56)
+    assert "step 50 " in event.text and "7 steps" in event.text
+    assert event.why == OLD_CHECKPOINT
 
 
 def test_a_script_that_repeats_nothing_did_not_fall_back() -> None:

@@ -1,4 +1,4 @@
-"""Of ended jobs so many are kept; the oldest are forgotten, but none of which anything is left in the cloud."""
+"""A bounded number of ended jobs stays listed; the oldest are forgotten unless the cloud still has machines of them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ EPOCH = Epoch(1)
 
 
 class ReluctantCloud(FakeCloud):
-    """Its pools go only when they are let go."""
+    """A cloud whose pools are deleted only when the test allows it."""
 
     def __init__(self) -> None:
         super().__init__(US)
@@ -66,10 +66,10 @@ async def a_master(bus: Bus, cloud: FakeCloud, *, keep_jobs: int, epoch: Epoch =
 
 
 async def stop(master: Term, name: str) -> None:
-    """Until none of its workers is left."""
-    desk = master.service
-    await desk.stop_job(name)
-    held = desk.job(name)
+    """Stops a job and waits until no worker of it is left."""
+    service = master.service
+    await service.stop_job(name)
+    held = service.job(name)
     await eventually(lambda: held.ended and not held.unsettled, what=f"{name} to end")
 
 

@@ -1,4 +1,4 @@
-"""Somebody deletes or purges the records of a job whose workers report."""
+"""The records of a running job are deleted or purged."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -7,17 +7,16 @@ from contextlib import asynccontextmanager
 import pytest
 
 from controlplane.jobs.guard import Guard
-from controlplane.jobs.records import RecordUnreadable, StoredWorld, decode_spec, read_world
+from controlplane.jobs.records import RecordUnreadable, StoredRecord, decode_spec, read_whole_record
 from controlplane.master.term import Term
 from messages import subjects
 from messages.ids import JobName
 from runtime.bus import Bucket, Bus
 from tests.capacity.fake_cloud import FakeCloud
-from tests.conftest import Connect, eventually
+from tests.conftest import Connect, eventual_answer, eventually
 from tests.jobs.test_forgetting import US, a_master, stop
 from tests.master.fleet import FakeFleet
 from tests.master.process import a_spec
-from tests.master.waits import until_asked
 
 pytestmark = pytest.mark.usefixtures("without_torch")
 
@@ -39,16 +38,16 @@ async def spoil_spec(bus: Bus, bucket: Bucket) -> None:
 
 
 async def spoil_world(bus: Bus, bucket: Bucket) -> None:
-    await bucket.put(subjects.world_key(JOB), b"\xff{")
+    await bucket.put(subjects.record_key(JOB), b"\xff{")
 
 
 async def delete_world(bus: Bus, bucket: Bucket) -> None:
-    await bucket.delete(subjects.world_key(JOB))
+    await bucket.delete(subjects.record_key(JOB))
 
 
-async def stored_world(bucket: Bucket) -> StoredWorld | None:
+async def stored_world(bucket: Bucket) -> StoredRecord | None:
     try:
-        return await read_world(bucket, JOB)
+        return await read_whole_record(bucket, JOB)
     except RecordUnreadable:
         return None
 
@@ -83,13 +82,13 @@ async def test_the_records_of_a_live_job_are_written_again(connect: Connect, los
         await eventually(
             lambda: master.registry.jobs[JOB].state.storage.saved is not None, what="the record to be saved again"
         )
-        world = await until_asked(lambda: stored_world(bucket), lambda world: world is not None, "the record")
+        world = await eventual_answer(lambda: stored_world(bucket), lambda world: world is not None, "the record")
         assert world is not None
         assert world.record.submitted_at == master.registry.jobs[JOB].state.record.submitted_at
         found = await bucket.revisions(subjects.JOB_RECORDS)
         await Guard(master.context, master.registry).look()
         await eventually(lambda: master.registry.jobs[JOB].state.storage.saved is not None, what="nothing to be lost")
-        assert found.keys() == {subjects.spec_key(JOB), subjects.world_key(JOB)}
+        assert found.keys() == {subjects.spec_key(JOB), subjects.record_key(JOB)}
 
 
 async def test_a_job_that_the_master_removes_stays_removed(connect: Connect) -> None:
@@ -99,7 +98,7 @@ async def test_a_job_that_the_master_removes_stays_removed(connect: Connect) -> 
         await bucket.delete(subjects.spec_key(JOB))
         await guard.look()
         assert await bucket.get(subjects.spec_key(JOB)) is None
-        assert master.registry.stored() == (), "nor would a later master find it"
+        assert master.registry.remembered() == (), "nor would a later master find it"
         master.registry.removing.discard(JOB)
         await guard.look()
         assert await bucket.get(subjects.spec_key(JOB)) is not None

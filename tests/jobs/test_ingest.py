@@ -1,10 +1,10 @@
-"""What a master remembers of clusters: bounded, for anybody on the bus can name one."""
+"""A master's memory of clusters is bounded, because any client of the bus can name one."""
 
 import asyncio
 
 import pytest
 
-from controlplane.jobs import heard_clusters
+from controlplane.job import forgetting
 from messages.ids import ClusterName
 from tests.capacity.fake_cloud import FakeCloud
 from tests.conftest import Connect, eventually
@@ -18,7 +18,7 @@ GHOST, SPEAKS = ClusterName("ghost"), ClusterName("speaks")
 async def test_a_cluster_that_is_silent_for_long_is_forgotten_unless_a_job_has_something_there(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heard_clusters, "CLUSTER_FORGOTTEN_S", 0.5)
+    monkeypatch.setattr(forgetting, "CLUSTER_FORGOTTEN_S", 0.5)
     cloud, bus = FakeCloud(US), await connect("master")
     used, ghost = FakeFleet(await connect("used"), US), FakeFleet(await connect("ghost"), GHOST)
     speaks = FakeFleet(await connect("speaks"), SPEAKS)

@@ -6,7 +6,7 @@ from messages import subjects
 from messages.clusters import ClusterHeartbeat
 from messages.ids import ClusterName, Generation, JobName, WorkerId
 from messages.workers import WorkerJoined, WorkerLeft, WorkerNoticed, WorkerPhase, WorkerStatus
-from messages.worlds import Halt, Progress
+from messages.worlds import GatheredProgress, Halt, Progress
 
 CLUSTER, WORKER, JOB = ClusterName("local"), WorkerId("w1-0001"), JobName("job")
 STATUS = WorkerStatus(WORKER, CLUSTER, JOB, seq=3, phase=WorkerPhase.IDLE)
@@ -23,7 +23,7 @@ def test_a_fact_reaches_its_job_with_the_receivers_time() -> None:
 
 def test_leaving_and_notices_are_facts_of_their_own() -> None:
     left = fact_of(subject_of("left"), WorkerLeft(STATUS, "released"), 1.0)
-    assert left == ForJob(JOB, events.WorkerSaidLeft(1.0, WORKER, CLUSTER, "released"))
+    assert left == ForJob(JOB, events.WorkerSaidLeft(1.0, WORKER, "released"))
     noticed = fact_of(subject_of("notice"), WorkerNoticed(WORKER, JOB, 15.0, "signal"), 1.0)
     assert noticed == ForJob(JOB, events.WorkerNoticeCame(1.0, WORKER, 15.0, "signal"))
 
@@ -56,6 +56,6 @@ def test_topologies_and_progress_must_match_their_subject() -> None:
     heartbeat = ClusterHeartbeat(CLUSTER, "one", 1)
     assert topology_of(subjects.cluster_heartbeat(CLUSTER), heartbeat) is heartbeat
     assert topology_of(subjects.cluster_heartbeat(ClusterName("x")), heartbeat) is Refused.SUBJECT_MISMATCH
-    progress = Progress(JOB, WORKER, Generation(1), ())
+    progress = GatheredProgress(JOB, CLUSTER, (Progress(JOB, WORKER, Generation(1), ()),))
     assert progress_of(subjects.progress(JOB), progress) is progress
     assert progress_of(subjects.progress(JobName("x")), progress) is Refused.SUBJECT_MISMATCH

@@ -1,4 +1,4 @@
-"""A term that has ended: what still comes in is for whoever leads next, and hurts nobody."""
+"""A term that has ended: late requests and messages are for the next leader."""
 
 import asyncio
 
@@ -38,7 +38,7 @@ async def test_what_is_heard_after_its_end_begins_nothing(connect: Connect) -> N
     bus = await connect("master")
     bucket = await bus.bucket(subjects.STATE_BUCKET)
     record = Record(Phase.SUCCEEDED, "", Generation(1), 1, 0.0, Epoch(8))
-    await bucket.create(subjects.world_key(ENDED), encode_record(record))
+    await bucket.create(subjects.record_key(ENDED), encode_record(record))
     await bucket.create(subjects.spec_key(ENDED), encode_spec(a_spec(ENDED)))
     term = RunningTerm(bus, bucket)
     await term.begin()
@@ -73,7 +73,7 @@ async def test_a_job_that_was_stored_in_the_moment_of_its_end_is_the_next_ones(
 
     with monkeypatch.context() as patch:
         patch.setattr(bucket, "create", create_and_end)
-        with pytest.raises(HandedOver, match="whoever leads next begins it"):
+        with pytest.raises(HandedOver, match=LATE):
             await term.term.service.submit(a_spec(LATE))
     heir = RunningTerm(bus, bucket)
     await heir.begin()

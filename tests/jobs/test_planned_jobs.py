@@ -1,10 +1,9 @@
-"""A master with a fleet and a job with criteria: what cannot be had is refused, what is offered is told."""
+"""A master with a fleet and a job with criteria: impossible jobs are refused, offers are listed."""
 
 import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 from msgspec import structs
@@ -20,13 +19,12 @@ from controlplane.jobs.errors import SpecRefused
 from controlplane.master.term import Term
 from controlplane.throughput.profile import Compute
 from messages import subjects
-from messages.clusters import ClusterHeartbeat, NodeSight, Presence, WorkerSight
-from messages.criteria import Capacity as Criteria
+from messages.clusters import ClusterHeartbeat, NodeObservation, Presence, WorkerObservation
 from messages.ids import Epoch, Generation, JobName, Rank, WorkerId
-from messages.jobs import JobSpec, Launch, Pod, Workers
+from messages.jobs import Pod
 from messages.measured import StepsMeasured
 from messages.workers import WorkerPhase, WorkerStatus
-from messages.worlds import Progress, RankProgress
+from messages.worlds import GatheredProgress, Progress, RankProgress
 from runtime.clock import SystemClock
 from tests.allocator.planned_stage import FAR, IOWA
 from tests.allocator.stage import EU, US
@@ -34,16 +32,12 @@ from tests.capacity.fake_cloud import FakeCloud, LooksAtOnce
 from tests.conftest import Connect, eventually
 from tests.master.terms import a_context, a_term
 from tests.planning.builders import HOLLAND, IOWA_A
+from tests.specs import a_planned_spec
 
 pytestmark = pytest.mark.usefixtures("without_torch")
 
 EPOCH = Epoch(1)
 OFFERS = (FAR, IOWA)
-
-
-def a_spec(name: str = "planned", **criteria: Any) -> JobSpec:
-    capacity = Criteria(**criteria)
-    return JobSpec(name, Launch(script="train.py"), Workers(max=2, min=2), capacity=capacity)
 
 
 @asynccontextmanager
@@ -92,28 +86,28 @@ def a_cloud() -> FakeCloud:
 async def test_a_job_with_criteria_gets_its_machines_by_plan(connect: Connect) -> None:
     cloud = a_cloud()
     async with a_master(connect, cloud) as master:
-        await master.service.submit(a_spec())
+        await master.service.submit(a_planned_spec("planned"))
         await eventually(lambda: {pool.kind.zone: pool.size for pool in cloud.pools()} == {IOWA_A: 2})
         await eventually(lambda: master.registry.jobs[JobName("planned")].state.supply.placement == {US: 2})
 
 
 async def test_a_job_that_would_not_use_the_gpus_it_pays_for_is_warned_of(connect: Connect) -> None:
     async with a_master(connect, a_cloud()) as master:
-        cpu = await master.service.submit(a_spec())
-        gpu = await master.service.submit(structs.replace(a_spec("gpu"), pod=Pod(gpu=True)))
-    assert "pod.gpu is false: the ranks train on the CPU" in cpu.warning
+        cpu = await master.service.submit(a_planned_spec("planned"))
+        gpu = await master.service.submit(structs.replace(a_planned_spec("gpu"), pod=Pod(gpu=True)))
+    assert "pod.gpu" in cpu.warning and "CPU" in cpu.warning
     assert gpu.warning == ""
 
 
 async def test_what_its_trainers_measure_is_what_it_is_planned_by(connect: Connect) -> None:
     cloud, job = a_cloud(), JobName("planned")
     async with a_master(connect, cloud) as master:
-        await master.service.submit(a_spec(min_utilisation=0.5))
+        await master.service.submit(a_planned_spec("planned", min_utilisation=0.5))
         await eventually(lambda: {pool.kind.zone: pool.size for pool in cloud.pools()} == {IOWA_A: 2})
         [pool] = cloud.pools()
-        nodes = tuple(NodeSight(name, name, pool=pool.ref.pool, job=job) for name in ("node-0", "node-1"))
+        nodes = tuple(NodeObservation(name, name, pool=pool.ref.pool, job=job) for name in ("node-0", "node-1"))
         workers = tuple(
-            WorkerSight(WorkerId(name), job, Presence.ALIVE, status=_on_node(job, name, node.node))
+            WorkerObservation(WorkerId(name), job, Presence.ALIVE, status=_on_node(job, name, node.node))
             for name, node in zip(("w-0", "w-1"), nodes, strict=True)
         )
         trainers = await connect("trainers")
@@ -122,10 +116,11 @@ async def test_what_its_trainers_measure_is_what_it_is_planned_by(connect: Conne
             trainers.publish(
                 subjects.cluster_heartbeat(US), ClusterHeartbeat(US, "a", next(numbers), workers=workers, nodes=nodes)
             )
-            for rank, sight in enumerate(workers):
+            for rank, observation in enumerate(workers):
                 measured = StepsMeasured(100, 8.0, 0.2, 0.08, 0.1, 4096, 16)
                 ranks = (RankProgress(Rank(rank), 0, 99, samples=800, measured=measured),)
-                trainers.publish(subjects.progress(job), Progress(job, sight.worker, Generation(1), ranks))
+                report = Progress(job, observation.worker, Generation(1), ranks)
+                trainers.publish(subjects.progress(job), GatheredProgress(job, US, (report,)))
             demand = capacity_of(master).allocators()[job].demand
             return demand is not None and demand.profile.gradient_bytes == 4096
 
@@ -154,28 +149,29 @@ async def test_a_budget_that_buys_nothing_is_refused_before_anything_is_made(con
     async with a_master(connect, cloud) as master:
         await eventually(lambda: capacity_of(master).planning is not None)
         with pytest.raises(SpecRefused) as refused:
-            await master.service.submit(a_spec(max_usd_per_hour=0.01))
+            await master.service.submit(a_planned_spec("planned", max_usd_per_hour=0.01))
         [problem] = refused.value.problems
-        assert problem.startswith("capacity.max_usd_per_hour: is $0.01, but 2 workers cost at least $")
+        assert problem.startswith("capacity.max_usd_per_hour: ")
+        assert "$0.01" in problem and "2 workers" in problem
         assert (master.registry.jobs, cloud.pools()) == ({}, [])
         assert await master.context.bucket.get(subjects.spec_key(JobName("planned"))) is None
 
 
 async def test_offers_are_told_at_the_prices_of_the_moment_with_what_was_seen(connect: Connect) -> None:
     async with a_master(connect, a_cloud()) as master:
-        desk = master.service
+        service = master.service
 
         def iowa() -> int | None:
-            views = [each for each in desk.offers().offers if (each.zone, each.accelerator) == (IOWA_A, "L4")]
+            views = [each for each in service.offers().offers if (each.zone, each.accelerator) == (IOWA_A, "L4")]
             return next(each.spot_micro_usd_per_hour for each in views if each.machine_type == "g2-standard-8")
 
         await eventually(lambda: iowa() == 100_000)
-        assert desk.offers().remembers
+        assert service.offers().remembers
 
 
 async def test_a_master_without_a_fleet_tells_the_prices_that_came_with_it(connect: Connect) -> None:
     bus = await connect("master")
     bucket = await bus.bucket(subjects.STATE_BUCKET)
     master = a_term(a_context(bus, bucket))
-    told = master.service.offers()
-    assert (len(told.offers) > 500, told.remembers) == (True, False)
+    reported = master.service.offers()
+    assert (len(reported.offers) > 500, reported.remembers) == (True, False)

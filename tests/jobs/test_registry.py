@@ -1,4 +1,4 @@
-"""How a term's jobs and their allocators begin, and what is left of a job whose records are gone."""
+"""Start of a term's jobs and their allocators, and the end of a job whose records are gone."""
 
 from collections.abc import Awaitable, Callable
 
@@ -25,8 +25,8 @@ def a_record(phase: Phase = Phase.WAITING, *, epoch: Epoch = BEFORE) -> Record:
 
 
 async def store(bucket: Bucket, record: Record) -> None:
-    await bucket.put(subjects.world_key(JOB), encode_record(record))
-    await bucket.put(subjects.spec_key(JOB), encode_spec(a_spec(JOB)))
+    await bucket.put(subjects.record_key(JOB), encode_record(record))
+    await bucket.put(subjects.spec_key(JOB), encode_spec(a_spec(JOB, 3)))
 
 
 @pytest.mark.usefixtures("without_torch")
@@ -70,7 +70,7 @@ async def test_a_job_whose_records_are_lost_before_it_is_adopted_again_is_let_go
         registry, runner = master.registry, master.registry.job(JOB)
         await eventually(lambda: runner.state.storage.saved is not None, what="the first record to be saved")
         await lose(bucket)
-        await bucket.put(subjects.world_key(JOB), encode_record(a_record()))
+        await bucket.put(subjects.record_key(JOB), encode_record(a_record()))
         registry.post(runner, ScaleAsked(master.context.now_s(), 3))
         await eventually(lambda: JOB not in registry.jobs, what="the job to be let go")
         with pytest.raises(error):
@@ -83,9 +83,9 @@ async def test_a_job_whose_records_are_lost_before_it_is_adopted_again_is_let_go
     [
         (None, OnConflict.WRITE_OVER),
         (a_record(epoch=OURS), OnConflict.WRITE_OVER),
-        (a_record(epoch=BEFORE), OnConflict.ADOPT),
+        (a_record(epoch=BEFORE), OnConflict.READ_AGAIN),
         (a_record(epoch=AFTER), OnConflict.YIELD),
     ],
 )
-def test_whose_record_stays_is_told_by_the_epochs(stored: Record | None, answer: OnConflict) -> None:
+def test_the_epochs_decide_which_record_stays(stored: Record | None, answer: OnConflict) -> None:
     assert on_conflict(stored, OURS) is answer

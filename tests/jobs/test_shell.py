@@ -1,4 +1,4 @@
-"""What a job's shell does about records that somebody else wrote, over a real NATS server."""
+"""A job's shell and records that another master wrote, over a real NATS server."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -9,21 +9,21 @@ import pytest
 from controlplane.capacity.interface import NoCapacity
 from controlplane.job import effects, events
 from controlplane.jobs.announcer import Announcer
-from controlplane.jobs.cluster_counts import WantedBook
 from controlplane.jobs.context import TermContext
-from controlplane.jobs.records import StoredWorld, read_world
+from controlplane.jobs.records import StoredRecord, read_whole_record
 from controlplane.jobs.shell import JobShell, ShellTools
 from controlplane.jobs.worlds import WorldLimits
 from controlplane.lease.keeper import Leadership
 from controlplane.stores.servers import StoreServers
 from messages import subjects
+from messages.decoding import NotStorable
 from messages.ids import Epoch, Generation, JobName
 from messages.records import Phase, Record, encode_record
 from runtime.bus import Bus
 from runtime.clock import SystemClock
 from runtime.nats_server import NatsServer
 from runtime.settings import BusSettings
-from tests.master.waits import until_asked
+from tests.conftest import eventual_answer
 from tests.stores.conftest import a_place
 
 JOB = JobName("job")
@@ -42,7 +42,7 @@ class Bench:
     leads: bool = True
     overwritten: list[bool] = field(default_factory=list)
 
-    def shell(self, adopted: StoredWorld | None = None, limits: WorldLimits | None = None) -> JobShell:
+    def shell(self, adopted: StoredRecord | None = None, limits: WorldLimits | None = None) -> JobShell:
         return JobShell(JOB, self.context, self.tools, adopted, lambda: self.overwritten.append(True), limits)
 
     async def save(self, shell: JobShell, record: Record) -> events.JobEvent | None:
@@ -51,12 +51,12 @@ class Bench:
         return await work
 
     async def stored(self) -> Record:
-        world = await read_world(self.context.bucket, JOB)
+        world = await read_whole_record(self.context.bucket, JOB)
         assert world is not None
         return world.record
 
     async def put(self, value: bytes) -> int:
-        return await self.context.bucket.put(subjects.world_key(JOB), value)
+        return await self.context.bucket.put(subjects.record_key(JOB), value)
 
 
 @pytest.fixture
@@ -64,10 +64,10 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     async with NatsServer(tmp_path) as server:
         bus = await Bus.connect(BusSettings(url=server.url, name="master/test"))
         bucket = await bus.bucket(subjects.STATE_BUCKET, timeout_s=1.0)
-        stores = StoreServers(a_place(), lambda job: None, lambda job, told: None)
+        stores = StoreServers(a_place(), lambda job: None, lambda job, reported: None)
         leadership = Leadership(EPOCH, lambda: EPOCH if made.leads else None)
         context = TermContext(bus, bucket, Announcer(bus, EPOCH), SystemClock(), leadership)
-        tools = ShellTools(stores, WantedBook(bucket, leadership.may_act), NoCapacity(context.clock))
+        tools = ShellTools(stores, NoCapacity(context.clock))
         made = Bench(server, context, tools)
         yield made
         await bus.close()
@@ -83,9 +83,11 @@ async def test_a_record_is_saved_and_saved_again(bench: Bench) -> None:
 async def test_a_record_that_could_not_be_read_back_is_not_written(bench: Bench) -> None:
     shell = bench.shell()
     await bench.save(shell, a_record("first"))
-    answer = await bench.save(shell, a_record("second", generation=2**53 + 1))
-    assert isinstance(answer, events.SaveFailed)
-    assert "could not be read back" in answer.why
+    unreadable = a_record("second", generation=2**53 + 1)
+    answer = await bench.save(shell, unreadable)
+    with pytest.raises(NotStorable) as refused:
+        encode_record(unreadable)
+    assert isinstance(answer, events.SaveFailed) and answer.why == str(refused.value)
     assert (await bench.stored()).why == "first"
     assert isinstance(await bench.save(shell, a_record("third")), events.RecordSaved)
 
@@ -110,15 +112,15 @@ async def test_the_record_of_a_newer_master_stays(bench: Bench) -> None:
 
 async def test_a_master_that_lost_the_lease_writes_nothing(bench: Bench) -> None:
     shell = bench.shell()
-    await bench.save(shell, a_record("while it led"))
+    await bench.save(shell, a_record("leading"))
     bench.leads = False
     assert isinstance(await bench.save(shell, a_record("afterwards")), events.SaveFailed)
-    assert (await bench.stored()).why == "while it led"
+    assert (await bench.stored()).why == "leading"
 
 
 async def test_a_last_word_of_the_master_before_is_adopted_not_written_over(bench: Bench) -> None:
     read = a_record("read at the start", epoch=50)
-    adopted = StoredWorld(read, await bench.put(encode_record(read)))
+    adopted = StoredRecord(read, await bench.put(encode_record(read)))
     await bench.put(encode_record(a_record("written after it was read", epoch=50, generation=8)))
     assert isinstance(await bench.save(bench.shell(adopted), a_record("ours")), events.SaveFailed)
     assert (await bench.stored()).generation == 8
@@ -135,7 +137,7 @@ async def test_garbage_under_the_key_is_written_over(garbage: bytes, bench: Benc
 async def test_a_deleted_record_is_made_again(bench: Bench) -> None:
     shell = bench.shell()
     await bench.save(shell, a_record("first"))
-    await bench.context.bucket.delete(subjects.world_key(JOB))
+    await bench.context.bucket.delete(subjects.record_key(JOB))
     assert isinstance(await bench.save(shell, a_record("second")), events.RecordSaved)
     assert (await bench.stored()).why == "second"
 
@@ -146,7 +148,9 @@ async def test_without_the_bus_saving_fails_in_bounded_time_and_works_afterwards
     await bench.server.kill()
     assert isinstance(await bench.save(shell, a_record("second")), events.SaveFailed)
     await bench.server.start()
-    await until_asked(
-        lambda: bench.save(shell, a_record("third")), lambda told: isinstance(told, events.RecordSaved), "to be saved"
+    await eventual_answer(
+        lambda: bench.save(shell, a_record("third")),
+        lambda reported: isinstance(reported, events.RecordSaved),
+        "to be saved",
     )
     assert await bench.stored() == a_record("third")

@@ -1,5 +1,6 @@
-"""Worlds that are stored apart from their record: written before it, read with it, removed after it. Over a real NATS
-server, with limits so small that three members are many."""
+"""Worlds that are stored apart from their record: written before it, read with it, removed after it.
+
+Over a real NATS server, with limits that three members exceed."""
 
 import random
 
@@ -9,11 +10,11 @@ from msgspec import structs
 from agents.worker.events import AssignmentHeard
 from agents.worker.stored import read_stored
 from agents.worker.stored import read_world as read_as_worker
-from agents.worker.worlds import HeldWorlds
+from agents.worker.worlds import WorldCache
 from controlplane.job import events
 from controlplane.jobs import records
-from controlplane.jobs.records import RecordUnreadable, read_record, read_world
-from controlplane.jobs.worlds import WorldLimits
+from controlplane.jobs.records import RecordUnreadable, read_record, read_whole_record
+from controlplane.jobs.worlds import WorldLimits, chunk_keys
 from controlplane.reaper.claims import claim_of
 from controlplane.reaper.state import Claim
 from messages import subjects
@@ -47,7 +48,7 @@ async def chunks(bench: Bench) -> set[str]:
 async def named(bench: Bench) -> set[str]:
     stored = await read_record(bench.context.bucket, JOB)
     assert stored is not None
-    return records.chunk_keys(JOB, stored.worlds)
+    return chunk_keys(JOB, stored.worlds)
 
 
 async def saved(bench: Bench, *written: Record) -> None:
@@ -69,7 +70,7 @@ async def test_large_worlds_are_read_back_with_their_record(bench: Bench) -> Non
     assert await bench.stored() == record
     assert len(await chunks(bench)) > 3
     assert await chunks(bench) == await named(bench)
-    entry = await bench.context.bucket.get(subjects.world_key(JOB))
+    entry = await bench.context.bucket.get(subjects.record_key(JOB))
     assert entry is not None
     assert len(entry.value) < TINY.record_bytes
     assert claim_of(entry.value) is Claim.LIVE
@@ -86,15 +87,16 @@ async def test_a_world_that_did_not_change_is_not_written_again(bench: Bench) ->
 
 async def test_a_replaced_world_is_removed_by_the_next_save(bench: Bench) -> None:
     second = world(2)
-    await saved(bench, a_record(world(1)), a_record(second), a_record(second, why="all are ready"))
+    last = a_record(second, why="all are ready")
+    await saved(bench, a_record(world(1)), a_record(second), last)
     assert await chunks(bench) == await named(bench)
-    assert await bench.stored() == a_record(second, why="all are ready")
+    assert await bench.stored() == last
 
 
 async def test_what_a_master_stored_that_died_before_its_record_is_removed_by_the_next(bench: Bench) -> None:
     await saved(bench, a_record(world(1), epoch=50))
     await bench.context.bucket.put(f"jobs.{JOB}.worlds.50.{'0' * 32}.0", b"of a master that died")
-    adopted = await read_world(bench.context.bucket, JOB)
+    adopted = await read_whole_record(bench.context.bucket, JOB)
     assert adopted is not None
     shell = bench.shell(adopted, TINY)
     await bench.save(shell, a_record(adopted.record.assignment, why="adopted"))
@@ -115,10 +117,10 @@ async def test_a_record_whose_chunks_are_gone_or_damaged_is_unreadable(bench: Be
     key = min(await chunks(bench))
     await bench.context.bucket.put(key, b"garbage")
     with pytest.raises(RecordUnreadable):
-        await read_world(bench.context.bucket, JOB)
+        await read_whole_record(bench.context.bucket, JOB)
     await bench.context.bucket.delete(key)
     with pytest.raises(RecordUnreadable, match="gone"):
-        await read_world(bench.context.bucket, JOB)
+        await read_whole_record(bench.context.bucket, JOB)
 
 
 async def test_a_record_that_is_saved_again_brings_its_chunks_again(bench: Bench) -> None:
@@ -139,13 +141,13 @@ async def test_a_world_that_becomes_small_is_in_its_record_again(bench: Bench) -
 
 async def test_nothing_is_left_of_a_removed_job(bench: Bench) -> None:
     await saved(bench, a_record(world(1)))
-    await records.remove_leavings(bench.context.bucket, JOB)
+    await records.remove_rest(bench.context.bucket, JOB)
     assert await bench.context.bucket.revisions(subjects.JOB_RECORDS) == {}
 
 
 async def test_a_worker_that_comes_late_reads_a_large_world(bench: Bench) -> None:
     await saved(bench, a_record(world(1)))
-    heard = await read_as_worker(bench.context.bucket, JOB, SystemClock(), HeldWorlds())
+    heard = await read_as_worker(bench.context.bucket, JOB, SystemClock(), WorldCache())
     assert [each.assignment for each in heard if isinstance(each, AssignmentHeard)] == [world(1)]
 
 
@@ -158,9 +160,9 @@ async def test_a_worker_fetches_the_world_of_a_pointer_from_chunks_or_record(ben
         for assignment in (record.assignment, record.prepared):
             assert assignment is not None
             reference = shell.worlds.reference(assignment)
-            assert await read_stored(bench.context.bucket, JOB, reference, HeldWorlds()) == assignment
+            assert await read_stored(bench.context.bucket, JOB, reference, WorldCache()) == assignment
         assert (
-            await read_stored(bench.context.bucket, JOB, structs.replace(reference, digest="0" * 32), HeldWorlds())
+            await read_stored(bench.context.bucket, JOB, structs.replace(reference, digest="0" * 32), WorldCache())
             is None
         )
 
@@ -171,7 +173,7 @@ async def test_a_fetch_that_meets_a_newer_world_finds_nothing(bench: Bench) -> N
     reference = shell.worlds.reference(world(1))
     await bench.save(shell, a_record(second))
     await bench.save(shell, a_record(second, why="again"))
-    held = HeldWorlds()
+    held = WorldCache()
     assert await read_stored(bench.context.bucket, JOB, reference, held) is None
     [heard, _] = await read_as_worker(bench.context.bucket, JOB, SystemClock(), held)
     assert isinstance(heard, AssignmentHeard)
@@ -183,7 +185,7 @@ async def test_a_record_of_ten_thousand_members_is_saved_and_a_change_of_phase_c
     shell = bench.shell()
     assert isinstance(await bench.save(shell, a_record(many)), events.RecordSaved)
     assert isinstance(await bench.save(shell, a_record(many, why="all ready")), events.RecordSaved)
-    entry = await bench.context.bucket.get(subjects.world_key(JOB))
+    entry = await bench.context.bucket.get(subjects.record_key(JOB))
     assert entry is not None
     assert len(entry.value) < 1000
     assert (await bench.stored()).assignment == as_received(many)

@@ -1,4 +1,4 @@
-"""A job whose record cannot be read is not run, but neither is it taken for one that there is not."""
+"""A job whose record is unreadable does not run, but still exists."""
 
 import pytest
 
@@ -23,17 +23,17 @@ async def test_jobs_whose_records_cannot_be_read_are_told_as_such_until_they_are
     await bucket.put(subjects.spec_key(BROKEN), b"{")
     await bucket.put(subjects.spec_key(GARBLED), b'{"name": "\xff"}')
     await bucket.put(subjects.spec_key(DEEP), encode_spec(a_spec(DEEP)))
-    await bucket.put(subjects.world_key(DEEP), DEEP_OBJECT)
+    await bucket.put(subjects.record_key(DEEP), DEEP_OBJECT)
     await bucket.put(subjects.spec_key(NEWER), encode_spec(a_spec(NEWER)))
-    await bucket.put(subjects.world_key(NEWER), b'{"phase": "dreaming"}')
+    await bucket.put(subjects.record_key(NEWER), b'{"phase": "dreaming"}')
     async with a_master(bus, FakeCloud(US), keep_jobs=1) as master:
-        desk = master.service
-        listed = desk.job_list()
+        service = master.service
+        listed = service.job_list()
         assert (listed.jobs, listed.unread) == ((), (BROKEN, DEEP, GARBLED, NEWER))
-        with pytest.raises(JobUnreadable, match="There is a job 'broken', but its record cannot be read"):
-            desk.view(BROKEN)
+        with pytest.raises(JobUnreadable, match=BROKEN):
+            service.view(BROKEN)
         with pytest.raises(JobExists):
-            await desk.submit(a_spec(NEWER))
-        assert (await desk.submit(a_spec("fine"))).name == "fine", "other jobs are run as ever"
+            await service.submit(a_spec(NEWER))
+        assert (await service.submit(a_spec("fine"))).name == "fine", "other jobs are run as ever"
         await bucket.delete(subjects.spec_key(BROKEN))
-        await eventually(lambda: desk.job_list().unread == (DEEP, GARBLED, NEWER), what="the deletion to be heard")
+        await eventually(lambda: service.job_list().unread == (DEEP, GARBLED, NEWER), what="the deletion to be heard")

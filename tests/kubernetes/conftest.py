@@ -20,10 +20,10 @@ from messages.clusters import (
     Answer,
     ClusterHeartbeat,
     KeepWorkers,
-    NodeSight,
+    NodeObservation,
     Presence,
     RemoveWorkers,
-    WorkerSight,
+    WorkerObservation,
     WorkerTemplate,
 )
 from messages.codec import Received
@@ -68,7 +68,7 @@ async def simulated_server() -> AsyncIterator[SimulatedServer]:
 
 @pytest.fixture(params=SERVERS)
 async def administrator(request: pytest.FixtureRequest) -> AsyncIterator[ApiConfiguration]:
-    """How whoever may do everything reaches the API server."""
+    """The configuration of a client with all rights."""
     if request.param == "real":
         assert KUBECONFIG is not None
         yield await from_kubeconfig(KUBECONFIG)
@@ -165,23 +165,27 @@ class Bench:
     def fall_silent(self, uid: str) -> None:
         self._beating.pop(uid).cancel()
 
-    def sights(self, presence: Presence | None = None) -> dict[WorkerId, WorkerSight]:
+    def observations(self, presence: Presence | None = None) -> dict[WorkerId, WorkerObservation]:
         """In the newest topology."""
         workers = self.topologies[-1].workers if self.topologies else ()
-        return {sight.worker: sight for sight in workers if presence in (None, sight.presence)}
+        return {observation.worker: observation for observation in workers if presence in (None, observation.presence)}
 
-    def sight(self, uid: str) -> WorkerSight | None:
-        """Of a place that is not gone."""
-        found = (sight for worker, sight in self.sights().items() if worker.rpartition("-")[0] == uid)
-        return next((sight for sight in found if sight.presence is not Presence.GONE), None)
+    def observation(self, uid: str) -> WorkerObservation | None:
+        """The observation of a place that is not gone."""
+        found = (observation for worker, observation in self.observations().items() if worker.rpartition("-")[0] == uid)
+        return next((observation for observation in found if observation.presence is not Presence.GONE), None)
 
-    def gone(self, uid: str) -> WorkerSight | None:
-        found = (sight for worker, sight in self.sights(Presence.GONE).items() if worker.rpartition("-")[0] == uid)
+    def gone(self, uid: str) -> WorkerObservation | None:
+        found = (
+            observation
+            for worker, observation in self.observations(Presence.GONE).items()
+            if worker.rpartition("-")[0] == uid
+        )
         return next(found, None)
 
-    def node(self, name: str) -> NodeSight | None:
+    def node(self, name: str) -> NodeObservation | None:
         nodes = self.topologies[-1].nodes if self.topologies else ()
-        return next((sight for sight in nodes if sight.node == name), None)
+        return next((observation for observation in nodes if observation.node == name), None)
 
     async def clean(self) -> None:
         tasks = {*self.controllers, *self._beating.values()}

@@ -1,14 +1,11 @@
 """An API server with nothing behind it, and hands that play what is missing: scheduler, kubelet, cloud."""
 
-import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-import pytest
 
 from agents.cluster.kubernetes.observations import ZONE_LABEL
 from messages.ids import JobName
@@ -16,6 +13,7 @@ from messages.labels import JOB_LABEL, NOTICE_ANNOTATION, POOL_LABEL
 from runtime.kubernetes.client import AlreadyExists, KubernetesApi, NotFound
 from runtime.kubernetes.objects import Listing, Pod
 from runtime.kubernetes.paths import NODES_PATH, pods_path
+from tests.conftest import eventual_answer
 
 JOB = JobName("story")
 WORKER_ACCOUNT = "worker"
@@ -42,7 +40,7 @@ class Ground:
         await self.api.create(f"/api/v1/namespaces/{self.namespace}/serviceaccounts", account)
 
     async def clean(self) -> None:
-        """The namespace is not waited for: nobody here would empty it."""
+        """Does not wait for the end of the namespace: no controller here empties it."""
         for name in await self.pods():
             await self.kill(name)
         for node in tuple(self._nodes):
@@ -120,11 +118,11 @@ class Ground:
         async def enough() -> bool:
             return len(await found()) == count
 
-        await until(enough, f"{count} pods")
+        await eventual_answer(enough, what=f"{count} pods")
         return sorted(await found())
 
     async def bind(self, pod: str, node: str) -> None:
-        """As a scheduler does."""
+        """Binds a pod to a node, as a scheduler does."""
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -138,7 +136,7 @@ class Ground:
         await self._set_status(pod, {"phase": "Pending", "conditions": [condition]})
 
     async def run(self, pod: str, node: str) -> None:
-        """As scheduler and kubelet do: from now on its agent runs."""
+        """Places a pod and starts its agent, as scheduler and kubelet do."""
         await self.bind(pod, node)
         await self.set_running(pod)
 
@@ -156,7 +154,7 @@ class Ground:
         await self._set_status(pod, status)
 
     async def fail_pull(self, pod: str, node: str, message: str) -> None:
-        """It is on the node, its agent runs, and the image of its host cannot be pulled."""
+        """Places a pod and starts its agent, but the image of its host cannot be pulled."""
         await self.bind(pod, node)
         containers = [
             _container("agent", {"running": {"startedAt": _now()}}),
@@ -188,15 +186,6 @@ class Ground:
 
     async def _set_status(self, pod: str, status: dict[str, Any]) -> None:
         await self.api.patch(f"{self.pods_path}/{pod}/status", {"status": status})
-
-
-async def until(condition: Callable[[], Awaitable[object]], what: str, within_s: float = WITHIN_S) -> None:
-    loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + within_s
-    while not await condition():
-        if loop.time() > deadline_s:
-            pytest.fail(f"not within {within_s} s: {what}")
-        await asyncio.sleep(0.02)
 
 
 def _ready(status: str, reason: str, message: str) -> dict[str, str]:

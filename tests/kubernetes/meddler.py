@@ -1,5 +1,4 @@
-"""Stands between a client and an API server, and does to the client what networks and servers do: so any server can be
-tested with, also one that cannot be told to misbehave."""
+"""A proxy between a client and any API server, which adds faults of networks and servers."""
 
 import asyncio
 import json
@@ -51,7 +50,7 @@ class Meddler:
         self._is_cut = False
 
     def blind(self) -> None:
-        """Watches show nothing any more."""
+        """Stops the events of watches."""
         self._is_blind = True
 
     def expire(self) -> None:

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from agents.clouds import registry
 from agents.clouds.gke.cloud import CLOUD as GKE
+from agents.clouds.gke.metadata import PREEMPTED_WHY
 from agents.clouds.interface import Cloud, Machine, NodeTraits, Notice, NoticeOptions, NoticeSource, Tell
 from agents.notice.main import watch
 from agents.notice.settings import NoticeSettings
@@ -78,7 +79,7 @@ async def google() -> AsyncIterator[NodeCloud]:
     metadata = Metadata({PREEMPTED: "FALSE", MAINTENANCE: "NONE"})
     try:
         host = await servers.add(metadata)
-        yield NodeCloud("gke", GKE, host, lambda: metadata.set(PREEMPTED, "TRUE"), "it is being preempted")
+        yield NodeCloud("gke", GKE, host, lambda: metadata.set(PREEMPTED, "TRUE"), PREEMPTED_WHY)
     finally:
         await servers.stop()
 
@@ -109,11 +110,11 @@ CLOUDS = {"gke": google, "hills": hills}
 
 @contextlib.asynccontextmanager
 async def watched(source: NoticeSource) -> AsyncIterator[list[Notice | None]]:
-    """What a source tells."""
-    told: list[Notice | None] = []
-    task = asyncio.get_running_loop().create_task(source.watch(told.append), name="source")
+    """Yields the list of notices from a source."""
+    reported: list[Notice | None] = []
+    task = asyncio.get_running_loop().create_task(source.watch(reported.append), name="source")
     try:
-        yield told
+        yield reported
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -10,9 +10,8 @@ from messages import subjects
 from messages.clusters import Presence
 from messages.ids import WorkerId
 from runtime.kubernetes.client import ApiRefused
-from tests.conftest import eventually
+from tests.conftest import eventual_answer, eventually
 from tests.kubernetes.conftest import CLUSTER, Bench
-from tests.kubernetes.ground import until
 
 STEPS = 25
 WANTED = 3
@@ -137,17 +136,17 @@ async def test_whatever_happened_the_wanted_workers_are_there_in_the_end(bench: 
 
         async def is_settled() -> bool:
             pods = await bench.ground.pods()
-            alive = set(bench.sights(Presence.ALIVE))
-            wanted = len(pods) == len(alive) == WANTED and not bench.sights(Presence.STARTING)
+            alive = set(bench.observations(Presence.ALIVE))
+            wanted = len(pods) == len(alive) == WANTED and not bench.observations(Presence.STARTING)
             return wanted and alive == {crew.workers.get(pod) for pod in pods}
 
-        await until(is_settled, f"{WANTED} workers and nothing else", 60.0)
+        await eventual_answer(is_settled, what=f"{WANTED} workers and nothing else", timeout_s=60.0)
         await bench.keep(0)
 
         async def is_empty() -> bool:
             return not await bench.ground.pods()
 
-        await until(is_empty, "no pod is left of a job that needs none", 40.0)
+        await eventual_answer(is_empty, what="no pod is left of a job that needs none", timeout_s=40.0)
     finally:
         playing.cancel()
         with contextlib.suppress(asyncio.CancelledError):

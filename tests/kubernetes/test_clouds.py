@@ -18,7 +18,7 @@ from agents.notice.node import machine_of
 from agents.notice.settings import NoticeSettings, read_notice_settings
 from controlplane import clouds as providers
 from controlplane.clouds.gke.requests import CRITICAL_PODS_S
-from messages.clusters import NodeSight, Presence, WorkerTemplate
+from messages.clusters import NodeObservation, Presence, WorkerTemplate
 from messages.jobs import Pod
 from runtime.errors import UserError
 from runtime.kubernetes.objects import Node
@@ -45,18 +45,18 @@ def a_node(labels: dict[str, str], taints: tuple[str, ...] = ()) -> Node:
     return msgspec.convert(node, Node)
 
 
-def seen(here: NodeCloud, node: Node) -> NodeSight:
+def seen(here: NodeCloud, node: Node) -> NodeObservation:
     return read_node(node, here.cloud.nodes, NOW, 30.0)
 
 
 async def test_a_source_tells_first_that_nothing_is_announced_and_then_the_preemption(here: NodeCloud) -> None:
     options = NoticeOptions(notice_s=30.0, metadata_host=here.metadata_host)
-    async with watched(here.cloud.notices(Machine(is_spot=True), options)) as told:
-        await eventually(lambda: told, what="the first word")
-        assert set(told) == {None}
+    async with watched(here.cloud.notices(Machine(is_spot=True), options)) as reported:
+        await eventually(lambda: reported, what="the first word")
+        assert set(reported) == {None}
         here.preempt()
-        await eventually(lambda: told[-1] is not None, what="the notice")
-    assert told[-1] == Notice(30.0, here.why)
+        await eventually(lambda: reported[-1] is not None, what="the notice")
+    assert reported[-1] == Notice(30.0, here.why)
 
 
 async def test_a_node_s_labels_say_whether_it_is_a_spot_machine_and_has_gpus(here: NodeCloud) -> None:
@@ -93,16 +93,18 @@ async def test_a_notice_comes_from_the_cloud_to_the_master(here: NodeCloud, benc
     node = await bench.ground.node("n1", labels={here.cloud.nodes.pool_label: "p7"})
     await bench.ground.run(pod, node)
     worker = bench.speak(pod)
-    await eventually(lambda: worker in bench.sights(Presence.ALIVE), what="the worker alive")
+    await eventually(lambda: worker in bench.observations(Presence.ALIVE), what="the worker alive")
     settings = NoticeSettings(node=node, cloud=here.kind, metadata_host=here.metadata_host)
     async with a_daemon(settings, meddled(bench.meddler)):
         here.preempt()
         await eventually(lambda: bench.notices, what="the notice")
     assert [(noticed.worker, noticed.source) for noticed in bench.notices] == [(worker, "node")]
-    await eventually(lambda: (sight := bench.node(node)) is not None and sight.notice_s, what="the node's notice")
-    sight = bench.node(node)
-    assert sight is not None
-    assert (sight.pool, sight.why) == ("p7", here.why)
+    await eventually(
+        lambda: (observation := bench.node(node)) is not None and observation.notice_s, what="the node's notice"
+    )
+    observation = bench.node(node)
+    assert observation is not None
+    assert (observation.pool, observation.why) == ("p7", here.why)
 
 
 async def test_the_metadata_server_is_found_by_the_variable_of_its_cloud(here: NodeCloud) -> None:

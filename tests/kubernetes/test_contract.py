@@ -67,8 +67,10 @@ async def test_the_end_of_a_pod_is_seen_with_its_grace_before_it_is_gone(ground:
         await create_pod(ground, "waiting")
         await delete_pod(ground, "waiting", 20)
         await eventually(lambda: [kind for kind, _ in events].count("DELETED") == 2, what="both ends")
-    told = [(obj["metadata"]["name"], kind, obj["metadata"].get("deletionGracePeriodSeconds")) for kind, obj in events]
-    assert told == [
+    reported = [
+        (obj["metadata"]["name"], kind, obj["metadata"].get("deletionGracePeriodSeconds")) for kind, obj in events
+    ]
+    assert reported == [
         ("placed", "ADDED", None),
         ("placed", "MODIFIED", None),
         ("placed", "MODIFIED", 20),
@@ -106,7 +108,7 @@ async def test_a_pod_is_placed_once_and_says_since_when(ground: Ground) -> None:
     node = await ground.node("n1")
     await create_pod(ground, "placed")
     await ground.bind("placed", node)
-    with pytest.raises(ApiRefused, match=f'pod placed is already assigned to node "{node}"') as refused:
+    with pytest.raises(ApiRefused, match=f'placed .*"{node}"') as refused:
         await ground.bind("placed", node)
     assert (refused.value.code, refused.value.reason) == (409, "Conflict")
     with pytest.raises(NotFound):
@@ -201,7 +203,7 @@ async def test_pages_of_a_list_show_one_moment(ground: Ground) -> None:
 
 async def test_only_the_very_object_is_deleted_and_the_refusal_says_why(ground: Ground) -> None:
     await create_pod(ground, "other")
-    with pytest.raises(ApiRefused, match="does not match the UID in record") as refused:
+    with pytest.raises(ApiRefused, match="UID") as refused:
         await ground.api.delete(f"{ground.pods_path}/other", uid="00000000-0000-0000-0000-000000000000")
     assert (refused.value.code, refused.value.reason) == (409, "Conflict")
     assert await ground.manifest("other")

@@ -4,13 +4,15 @@ itself."""
 import time
 
 from agents.cluster.kubernetes.manifest import UID_LABEL
+from agents.cluster.kubernetes.observations import container_exited
+from agents.cluster.learn import not_started
 from messages.clusters import KeepWorkers, Presence, RemoveWorkers, StartFailure, WorkerTemplate
 from messages.ids import JobName
 from messages.jobs import Pod
 from messages.labels import JOB_LABEL
-from tests.conftest import eventually
+from tests.conftest import eventual_answer, eventually
 from tests.kubernetes.conftest import Bench
-from tests.kubernetes.ground import JOB, until
+from tests.kubernetes.ground import JOB
 
 
 async def test_as_many_pods_as_wanted_are_kept(bench: Bench) -> None:
@@ -46,7 +48,7 @@ async def test_a_pod_that_ends_is_replaced_and_its_remains_are_removed(bench: Be
     node = await bench.ground.node("n1")
     await bench.ground.run(first, node)
     bench.speak(first)
-    await eventually(lambda: bench.sight(first) and bench.sights(Presence.ALIVE), what="the worker alive")
+    await eventually(lambda: bench.observation(first) and bench.observations(Presence.ALIVE), what="the worker alive")
     await bench.ground.exit(first, 3, "it could not go on\nno disk")
     [second] = await bench.ground.until_pods(1, besides={first})
     assert second != first
@@ -54,11 +56,11 @@ async def test_a_pod_that_ends_is_replaced_and_its_remains_are_removed(bench: Be
     async def is_removed() -> bool:
         return first not in await bench.ground.pods()
 
-    await until(is_removed, "the ended pod is removed")
+    await eventual_answer(is_removed, what="the ended pod is removed")
     await eventually(lambda: bench.gone(first), what="the worker gone")
     gone = bench.gone(first)
     assert gone is not None
-    assert gone.why == "its container agent exited with 3: no disk"
+    assert gone.why == container_exited("agent", 3, last_line="no disk")
 
 
 async def test_a_pod_whose_host_cannot_start_is_replaced_though_its_agent_waits_for_it(bench: Bench) -> None:
@@ -67,13 +69,14 @@ async def test_a_pod_whose_host_cannot_start_is_replaced_though_its_agent_waits_
     [pod] = await bench.ground.until_pods(1)
     await bench.ground.run(pod, await bench.ground.node("n1"))
     bench.speak(pod)
-    await eventually(lambda: bench.sights(Presence.ALIVE), what="the worker alive")
-    await bench.ground.lose_host(pod, 1, "No module named torch")
+    await eventually(lambda: bench.observations(Presence.ALIVE), what="the worker alive")
+    last_line = "No module named torch"
+    await bench.ground.lose_host(pod, 1, last_line)
 
     await eventually(lambda: bench.gone(pod), what="the worker gone")
     gone = bench.gone(pod)
     assert gone is not None
-    assert gone.why == "its container host exited with 1: No module named torch"
+    assert gone.why == container_exited("host", 1, last_line=last_line)
     assert await bench.ground.until_pods(1, besides={pod})
 
 
@@ -85,13 +88,18 @@ async def test_an_image_that_cannot_be_pulled_is_told_in_the_topology_until_it_c
     await bench.ground.fail_pull(pod, node, "403 Forbidden")
 
     def failure() -> StartFailure | None:
-        sight = bench.sight(pod)
-        return sight.start_failure if sight is not None else None
+        observation = bench.observation(pod)
+        return observation.start_failure if observation is not None else None
 
     await eventually(failure, what="the failure is told")
-    told = failure()
-    assert told is not None
-    assert (told.reason, told.detail, told.image, told.node) == ("ErrImagePull", "403 Forbidden", "test", node)
+    reported = failure()
+    assert reported is not None
+    assert (reported.reason, reported.detail, reported.image, reported.node) == (
+        "ErrImagePull",
+        "403 Forbidden",
+        "test",
+        node,
+    )
     await bench.ground.set_running(pod)
     await eventually(lambda: failure() is None, what="the failure is over")
 
@@ -112,7 +120,7 @@ async def test_pods_of_a_node_that_is_gone_are_replaced_at_once(bench: Bench) ->
     for pod, node in zip((lost, other), nodes, strict=True):
         await bench.ground.run(pod, node)
         bench.speak(pod)
-    await eventually(lambda: len(bench.sights(Presence.ALIVE)) == 2, what="both workers alive")
+    await eventually(lambda: len(bench.observations(Presence.ALIVE)) == 2, what="both workers alive")
     await bench.ground.remove_node(nodes[0])
     await eventually(lambda: bench.gone(lost), what="the worker gone")
     gone = bench.gone(lost)
@@ -120,7 +128,7 @@ async def test_pods_of_a_node_that_is_gone_are_replaced_at_once(bench: Bench) ->
     assert "is gone" in gone.why
     assert bench.node(nodes[0]) is None
     assert len(await bench.ground.until_pods(1, besides={lost, other})) == 1
-    assert bench.sight(other) is not None
+    assert bench.observation(other) is not None
 
 
 async def test_a_silent_worker_on_a_node_that_is_not_ready_is_replaced(bench: Bench) -> None:
@@ -130,17 +138,19 @@ async def test_a_silent_worker_on_a_node_that_is_not_ready_is_replaced(bench: Be
     node = await bench.ground.node("n1")
     await bench.ground.run(pod, node)
     bench.speak(pod)
-    await eventually(lambda: bench.sights(Presence.ALIVE), what="the worker alive")
+    await eventually(lambda: bench.observations(Presence.ALIVE), what="the worker alive")
     await bench.ground.set_ready(node, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
-    await eventually(lambda: (sight := bench.node(node)) is not None and not sight.ready, what="the node not ready")
-    assert bench.sight(pod) is not None
+    await eventually(
+        lambda: (observation := bench.node(node)) is not None and not observation.ready, what="the node not ready"
+    )
+    assert bench.observation(pod) is not None
     bench.fall_silent(pod)
     assert await bench.ground.until_pods(1, besides={pod})
 
     async def is_removed() -> bool:
         return pod not in await bench.ground.pods()
 
-    await until(is_removed, "the pod is removed although no kubelet ends it")
+    await eventual_answer(is_removed, what="the pod is removed although no kubelet ends it")
     await eventually(lambda: bench.gone(pod), what="the worker gone")
 
 
@@ -166,20 +176,22 @@ async def test_a_pod_that_cannot_be_placed_says_why_and_stays(bench: Bench) -> N
     [pod] = await bench.ground.until_pods(1)
     await bench.ground.unschedulable(pod, "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")
     await eventually(
-        lambda: (sight := bench.sight(pod)) is not None and "Insufficient nvidia.com/gpu" in sight.why,
+        lambda: (
+            (observation := bench.observation(pod)) is not None and "Insufficient nvidia.com/gpu" in observation.why
+        ),
         what="the scheduler's reason",
     )
-    sight = bench.sight(pod)
-    assert sight is not None
-    assert sight.presence is Presence.STARTING
+    observation = bench.observation(pod)
+    assert observation is not None
+    assert observation.presence is Presence.STARTING
 
 
 async def test_a_template_that_the_api_refuses_is_told_and_tried_again_later(bench: Bench) -> None:
     await bench.start_and_hear()
     await bench.keep(1, template=WorkerTemplate(pod=Pod(cpu="much")))
-    await eventually(lambda: bench.sights(Presence.GONE), what="the refusal")
-    gone = next(iter(bench.sights(Presence.GONE).values()))
-    assert gone.why.startswith("could not be started: ")
+    await eventually(lambda: bench.observations(Presence.GONE), what="the refusal")
+    gone = next(iter(bench.observations(Presence.GONE).values()))
+    assert gone.why.startswith(not_started(""))
     assert "quantit" in gone.why
     assert (await bench.keep(1)).ok
     assert await bench.ground.until_pods(1)
@@ -192,14 +204,14 @@ async def test_removed_workers_are_ended_and_not_replaced(bench: Bench) -> None:
     node = await bench.ground.node("n1")
     await bench.ground.run(removed, node)
     worker = bench.speak(removed)
-    await eventually(lambda: worker in bench.sights(Presence.ALIVE), what="the worker alive")
+    await eventually(lambda: worker in bench.observations(Presence.ALIVE), what="the worker alive")
     assert (await bench.ask(RemoveWorkers(JOB, (worker,), "put out"))).ok
 
     async def is_deleted() -> bool:
         pod = (await bench.ground.pods()).get(removed)
         return pod is None or pod.metadata.deletion_timestamp is not None
 
-    await until(is_deleted, "the pod deleted")
+    await eventual_answer(is_deleted, what="the pod deleted")
     await bench.ground.kill(removed)
     await eventually(lambda: bench.gone(removed), what="the worker gone")
     assert await bench.ground.until_pods(1) == [kept]
@@ -256,7 +268,11 @@ async def test_a_worker_is_told_of_in_the_zone_of_its_node(bench: Bench) -> None
     await bench.ground.run(pod, await bench.ground.node("n1", zone="us-central1-a"))
     worker = bench.speak(pod)
     await eventually(
-        lambda: (sight := bench.sights().get(worker)) and sight.status and sight.status.zone == "us-central1-a",
+        lambda: (
+            (observation := bench.observations().get(worker))
+            and observation.status
+            and observation.status.zone == "us-central1-a"
+        ),
         what="the zone",
     )
-    assert bench.sights()[worker].presence is Presence.ALIVE
+    assert bench.observations()[worker].presence is Presence.ALIVE

@@ -15,15 +15,15 @@ from agents.cluster.events import (
     WorkerHeard,
 )
 from agents.cluster.state import Rules, Stage, new_cluster
-from messages.clusters import NodeSight, Presence, StartFailure
+from messages.clusters import NodeObservation, Presence, StartFailure
 from messages.ids import Epoch
 from tests.cluster.builders import JOB, LOCAL, Story, a_controller, a_controller_with, a_status, keep
 
 SPEAK_WITHIN_S = Rules().speak_within_s
 
 
-def a_node(name: str = "n1", *, ready: bool = True, uid: str = "u1", notice_s: float | None = None) -> NodeSight:
-    return NodeSight(name, uid=uid, zone="z1", pool="p1", job=JOB, ready=ready, notice_s=notice_s)
+def a_node(name: str = "n1", *, ready: bool = True, uid: str = "u1", notice_s: float | None = None) -> NodeObservation:
+    return NodeObservation(name, uid=uid, zone="z1", pool="p1", job=JOB, ready=ready, notice_s=notice_s)
 
 
 def an_unsynced_controller() -> Story:
@@ -86,13 +86,12 @@ def test_a_place_that_has_ended_is_not_taken_over_again() -> None:
 def test_a_place_that_waits_for_a_machine_is_not_ended_for_its_silence_and_says_what_it_waits_for() -> None:
     story = a_controller().keeps(1).after(0.1)
     uid = story.uids[0]
-    story.happens(PlaceSeen(story.now_s, uid, "", mute=True, waits_for="0/3 nodes are available")).after(
-        3 * SPEAK_WITHIN_S
-    )
+    waits_for = "0/3 nodes are available"
+    story.happens(PlaceSeen(story.now_s, uid, "", mute=True, waits_for=waits_for)).after(3 * SPEAK_WITHIN_S)
     assert story.ended == []
-    sight = story.sight(f"{uid}-0000")
-    assert sight is not None
-    assert (sight.presence, sight.why) == (Presence.STARTING, "0/3 nodes are available")
+    observation = story.observation(f"{uid}-0000")
+    assert observation is not None
+    assert (observation.presence, observation.why) == (Presence.STARTING, waits_for)
 
 
 def test_the_time_to_speak_begins_when_a_place_waits_for_nothing_any_more() -> None:
@@ -135,16 +134,16 @@ def test_the_notice_of_a_node_is_told_once_for_each_worker_on_it_and_runs_down_i
     story = a_place_on("n1")
     worker = f"{story.uids[0]}-aaaa"
     story.happens(NodeSeen(story.now_s, a_node(notice_s=30.0)))
-    assert [(told.worker, told.source) for told in notices(story)] == [(worker, "node")]
+    assert [(reported.worker, reported.source) for reported in notices(story)] == [(worker, "node")]
     assert notices(story)[0].remaining_s == 15.0
     story.happens(NodeSeen(story.now_s + 1.0, a_node(notice_s=29.0))).after(20.0, all_beat=True)
     assert len(notices(story)) == 1
     assert story.topologies[-1].nodes[0].notice_s is not None
     assert story.topologies[-1].nodes[0].notice_s < 11.0
-    sight = story.sight(worker)
-    assert sight is not None
-    assert sight.status is not None
-    assert sight.status.notice_s is not None
+    observation = story.observation(worker)
+    assert observation is not None
+    assert observation.status is not None
+    assert observation.status.notice_s is not None
 
 
 def test_a_worker_on_a_node_with_a_notice_is_replaced_before_it_is_gone() -> None:
@@ -168,7 +167,7 @@ def test_a_notice_that_comes_while_the_bus_is_away_is_told_when_it_is_back() -> 
     assert notices(story) == []
     story.now_s += 20.0
     story.happens(BusBack(story.now_s))
-    assert [told.remaining_s for told in notices(story)] == [10.0]
+    assert [reported.remaining_s for reported in notices(story)] == [10.0]
 
 
 def test_a_worker_that_told_its_notice_itself_is_not_told_of_again() -> None:
@@ -183,7 +182,7 @@ def test_a_worker_that_told_its_notice_itself_is_not_told_of_again() -> None:
 def test_a_pod_that_somebody_else_ends_is_a_notice() -> None:
     story = a_place_on("n1")
     story.happens(PlaceSeen(story.now_s, story.uids[0], "n1", notice_s=12.0))
-    assert [(told.remaining_s, told.source) for told in notices(story)] == [(12.0, "pod")]
+    assert [(reported.remaining_s, reported.source) for reported in notices(story)] == [(12.0, "pod")]
 
 
 def test_a_pod_that_we_end_is_no_notice() -> None:
@@ -237,14 +236,14 @@ def test_commands_before_everything_was_seen_are_obeyed_after() -> None:
 
 def test_a_worker_that_does_not_know_its_zone_is_told_of_in_that_of_its_node() -> None:
     story = a_place_on("n1").after(1.1)
-    [sight] = story.topologies[-1].workers
-    assert sight.status is not None
-    assert sight.status.zone == "z1"
+    [observation] = story.topologies[-1].workers
+    assert observation.status is not None
+    assert observation.status.zone == "z1"
 
 
 def failing(story: Story) -> StartFailure | None:
-    sight = story.sight(f"{story.uids[0]}-0000")
-    return sight.start_failure if sight is not None else None
+    observation = story.observation(f"{story.uids[0]}-0000")
+    return observation.start_failure if observation is not None else None
 
 
 def test_a_failure_to_start_is_told_with_its_age_and_keeps_its_detail_through_a_silent_backoff() -> None:
@@ -253,9 +252,14 @@ def test_a_failure_to_start_is_told_with_its_age_and_keeps_its_detail_through_a_
     story.happens(PlaceSeen(story.now_s, uid, "n1", mute=True, failure=first)).after(5.0)
     backoff = StartFailure("ImagePullBackOff", "", "image:1", "n1")
     story.happens(PlaceSeen(story.now_s, uid, "n1", mute=True, failure=backoff)).after(10.0)
-    told = failing(story)
-    assert told is not None
-    assert (told.reason, told.detail, told.image, told.node) == ("ImagePullBackOff", "403 Forbidden", "image:1", "n1")
-    assert told.for_s >= 14.0
+    reported = failing(story)
+    assert reported is not None
+    assert (reported.reason, reported.detail, reported.image, reported.node) == (
+        "ImagePullBackOff",
+        "403 Forbidden",
+        "image:1",
+        "n1",
+    )
+    assert reported.for_s >= 14.0
     story.happens(PlaceSeen(story.now_s, uid, "n1")).after(1.5)
     assert failing(story) is None

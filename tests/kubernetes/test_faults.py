@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from agents.cluster.kubernetes.decide import ENDED_UNSEEN
+from agents.cluster.kubernetes.observations import container_exited
 from messages import subjects
 from messages.clusters import Presence
 from runtime.errors import NoAnswer
@@ -15,9 +17,9 @@ from runtime.kubernetes.configuration import connected, from_endpoint
 from runtime.kubernetes.paths import NODES_PATH
 from runtime.nats_server import NatsServer
 from simulator.region.settings import CutRequest
-from tests.conftest import Connect, eventually
+from tests.conftest import Connect, eventual_answer, eventually
 from tests.kubernetes.conftest import CLUSTER, Bench, a_kubeconfig, settings_for, simulated_server
-from tests.kubernetes.ground import WORKER_ACCOUNT, Ground, until
+from tests.kubernetes.ground import WORKER_ACCOUNT, Ground
 from tests.kubernetes.meddler import Meddler
 
 TOKEN_S = 5.0
@@ -30,7 +32,7 @@ async def two_workers(bench: Bench) -> list[str]:
     for index, pod in enumerate(pods):
         await bench.ground.run(pod, await bench.ground.node(f"n{index}"))
         bench.speak(pod)
-    await eventually(lambda: len(bench.sights(Presence.ALIVE)) == 2, what="both workers alive")
+    await eventually(lambda: len(bench.observations(Presence.ALIVE)) == 2, what="both workers alive")
     return pods
 
 
@@ -38,11 +40,11 @@ async def test_a_restart_disturbs_nothing(bench: Bench) -> None:
     stop = await bench.start_and_hear()
     pods = await two_workers(bench)
     before = {name: pod.metadata.uid for name, pod in (await bench.ground.pods()).items()}
-    workers = set(bench.sights(Presence.ALIVE))
+    workers = set(bench.observations(Presence.ALIVE))
     await bench.end(stop)
     await bench.start_and_hear()
-    await eventually(lambda: set(bench.sights(Presence.ALIVE)) == workers, what="the same workers")
-    assert bench.sights(Presence.GONE) == {}
+    await eventually(lambda: set(bench.observations(Presence.ALIVE)) == workers, what="the same workers")
+    assert bench.observations(Presence.GONE) == {}
     assert {name: pod.metadata.uid for name, pod in (await bench.ground.pods()).items()} == before
     await bench.ground.exit(pods[0], 0)
     assert await bench.ground.until_pods(1, besides=set(pods))
@@ -55,11 +57,11 @@ async def test_a_killed_controller_that_lost_its_record_adopts_all_pods(bench: B
     bucket = await bench.bus.bucket(subjects.STATE_BUCKET)
     await bucket.delete(subjects.known_key(CLUSTER))
     await bench.start_and_hear()
-    await eventually(lambda: len(bench.sights(Presence.ALIVE)) == 2, what="both workers")
+    await eventually(lambda: len(bench.observations(Presence.ALIVE)) == 2, what="both workers")
     assert (await bench.keep(3)).ok
     assert len(await bench.ground.until_pods(1, besides=set(pods))) == 1
     await bench.keep(0)
-    await until(lambda: all_deleted(bench), "all are ended, the adopted ones too")
+    await eventual_answer(lambda: all_deleted(bench), what="all are ended, the adopted ones too")
 
 
 async def all_deleted(bench: Bench) -> bool:
@@ -74,11 +76,8 @@ async def test_what_ended_while_no_controller_was_there_is_told_and_replaced(ben
     await bench.ground.exit(failed, 2, "no disk")
     await bench.start_and_hear()
     await eventually(lambda: bench.gone(vanished) and bench.gone(failed), what="both told")
-    whys = [sight.why for uid in (vanished, failed) if (sight := bench.gone(uid)) is not None]
-    assert whys == [
-        "its pod ended while no cluster-controller was there",
-        "its container agent exited with 2: no disk",
-    ]
+    whys = [observation.why for uid in (vanished, failed) if (observation := bench.gone(uid)) is not None]
+    assert whys == [ENDED_UNSEEN, container_exited("agent", 2, last_line="no disk")]
     assert len(await bench.ground.until_pods(2, besides={vanished, failed})) == 2
 
 
@@ -123,7 +122,7 @@ async def test_deletions_that_were_missed_are_noticed_when_the_server_has_forgot
     assert len(await bench.ground.until_pods(2, besides={missed, other})) == 2
 
 
-async def test_while_the_api_is_away_the_controller_goes_on_and_catches_up_after(bench: Bench) -> None:
+async def test_while_the_api_is_away_the_controller_continues_and_catches_up_after(bench: Bench) -> None:
     await bench.start_and_hear()
     first, second = await two_workers(bench)
     bench.meddler.cut()
@@ -131,8 +130,10 @@ async def test_while_the_api_is_away_the_controller_goes_on_and_catches_up_after
     assert (await bench.keep(3)).ok
     await bench.ground.kill(first)
     await eventually(lambda: len(bench.topologies) > heard + 2, what="heartbeats go on")
-    assert len(bench.sights(Presence.ALIVE)) == 2, "what it cannot know it does not claim"
-    assert bench.topologies[-1].nodes == bench.topologies[heard].nodes
+    assert len(bench.observations(Presence.ALIVE)) == 2, "what it cannot know it does not claim"
+    ours = {bench.ground.named("n0"), bench.ground.named("n1")}
+    then, now = [[node for node in bench.topologies[at].nodes if node.node in ours] for at in (heard, -1)]
+    assert now == then and len(now) == 2
     bench.meddler.mend()
     await eventually(lambda: bench.gone(first), what="the loss")
     assert len(await bench.ground.until_pods(2, besides={first, second})) == 2
@@ -149,13 +150,13 @@ async def test_a_controller_that_starts_while_the_api_is_away_does_nothing_until
     await bucket.delete(subjects.known_key(CLUSTER))
     heard = len(bench.topologies)
     bench.start()
-    await until(lambda: answers(bench), "it takes commands")
+    await eventual_answer(lambda: answers(bench), what="it takes commands")
     requests = bench.meddler.count(f"GET {NODES_PATH}")
     await eventually(lambda: bench.meddler.count(f"GET {NODES_PATH}") > requests + 1, what="it tries again")
     assert len(bench.topologies) == heard, "it tells nothing that it has not seen"
     bench.meddler.mend()
     await eventually(lambda: len(bench.topologies) > heard, what="a topology")
-    await eventually(lambda: len(bench.sights(Presence.ALIVE)) == 2, what="both workers")
+    await eventually(lambda: len(bench.observations(Presence.ALIVE)) == 2, what="both workers")
     assert await bench.ground.until_pods(2) == pods, "there were enough all the time"
 
 
@@ -173,7 +174,7 @@ async def test_the_next_machine_of_the_same_name_keeps_its_own_pods(bench: Bench
     node = await bench.ground.node("n1")
     await bench.ground.run(old, node)
     bench.speak(old)
-    await eventually(lambda: bench.sights(Presence.ALIVE), what="the worker alive")
+    await eventually(lambda: bench.observations(Presence.ALIVE), what="the worker alive")
     bench.meddler.blind()
     await asyncio.sleep(1.1)  # times in the API are whole seconds: the next machine must be seen to be younger
     await bench.ground.remove_node(node)
@@ -183,7 +184,7 @@ async def test_the_next_machine_of_the_same_name_keeps_its_own_pods(bench: Bench
     [new] = await bench.ground.until_pods(1, besides={old})
     await bench.ground.run(new, node)
     worker = bench.speak(new)
-    await eventually(lambda: worker in bench.sights(Presence.ALIVE), what="the new worker alive")
+    await eventually(lambda: worker in bench.observations(Presence.ALIVE), what="the new worker alive")
     assert bench.gone(new) is None
 
 

@@ -55,10 +55,10 @@ def test_a_pod_is_found_by_its_labels_and_goes_only_where_its_job_may() -> None:
 def test_the_agent_is_told_who_and_where_it_is_and_nothing_of_the_job() -> None:
     template = WorkerTemplate(slots=4, env={"SECRET_SAUCE": "1"})
     agent, host = worker_pod(a_plan(region="us-central1"), "w1x1", JOB, template)["spec"]["containers"]
-    assert " ".join(agent["command"]) == (
-        "python -m tradewind worker --job story --cluster here --uid w1x1 --slots 4 "
-        "--run-dir /run/tradewind --external-host"
-    )
+    assert agent["command"] == [
+        *("python", "-m", "tradewind", "worker", "--job", "story", "--cluster", "here", "--uid", "w1x1"),
+        *("--slots", "4", "--run-dir", "/run/tradewind", "--external-host"),
+    ]
     env = env_of(agent)
     assert env["TRADEWIND_NATS_URL"] == "nats://bus:4222"
     assert env["TRADEWIND_REGION"] == "us-central1"

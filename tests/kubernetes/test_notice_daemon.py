@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from agents.clouds.gke.cloud import maintenance_s
-from agents.clouds.gke.metadata import GceMetadata
+from agents.clouds.gke.metadata import MAINTENANCE_WHY, PREEMPTED_WHY, GceMetadata
 from agents.clouds.interface import Machine, Notice, NoticeOptions
 from agents.notice.main import source_of
 from agents.notice.notice_file import NoticeFile
@@ -17,9 +17,9 @@ from agents.notice.settings import NoticeSettings, read_notice_settings
 from messages.labels import NOTICE_ANNOTATION, NOTICE_WHY_ANNOTATION
 from runtime.errors import UserError
 from simulator.metadata_server import MAINTENANCE, PREEMPTED, Metadata, MetadataServers
-from tests.conftest import eventually
+from tests.conftest import eventual_answer, eventually
 from tests.kubernetes.conftest import meddled
-from tests.kubernetes.ground import Ground, until
+from tests.kubernetes.ground import Ground
 from tests.kubernetes.meddler import Meddler
 from tests.kubernetes.node_clouds import a_daemon, watched
 
@@ -43,24 +43,24 @@ async def machine() -> AsyncIterator[Server]:
 
 
 async def test_a_preemption_is_told_once_and_at_once(machine: Server) -> None:
-    async with watched(GceMetadata(machine.host, 30.0, 60.0)) as told:
-        await eventually(lambda: len(told) == 2, what="both values")
-        assert told == [None, None]
+    async with watched(GceMetadata(machine.host, 30.0, 60.0)) as reported:
+        await eventually(lambda: len(reported) == 2, what="both values")
+        assert reported == [None, None]
         machine.metadata.set(PREEMPTED, "TRUE")
-        await eventually(lambda: len(told) == 3, what="the notice")
-        assert told[-1] == Notice(30.0, "it is being preempted")
+        await eventually(lambda: len(reported) == 3, what="the notice")
+        assert reported[-1] == Notice(30.0, PREEMPTED_WHY)
 
 
 async def test_maintenance_that_ends_the_machine_is_a_notice_and_one_that_moves_it_is_not(machine: Server) -> None:
-    async with watched(GceMetadata(machine.host, 30.0, 60.0)) as told:
+    async with watched(GceMetadata(machine.host, 30.0, 60.0)) as reported:
         machine.metadata.set(MAINTENANCE, "MIGRATE_ON_HOST_MAINTENANCE")
-        await eventually(lambda: len(told) >= 2, what="both values")
-        assert set(told) == {None}
+        await eventually(lambda: len(reported) >= 2, what="both values")
+        assert set(reported) == {None}
         machine.metadata.set(MAINTENANCE, "TERMINATE_ON_HOST_MAINTENANCE")
-        await eventually(lambda: told[-1] is not None, what="the notice")
-        assert told[-1] == Notice(60.0, "its host goes into maintenance")
+        await eventually(lambda: reported[-1] is not None, what="the notice")
+        assert reported[-1] == Notice(60.0, MAINTENANCE_WHY)
         machine.metadata.set(MAINTENANCE, "NONE")
-        await eventually(lambda: told[-1] is None, what="the all-clear")
+        await eventually(lambda: reported[-1] is None, what="the all-clear")
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ async def test_a_metadata_server_that_comes_late_stumbles_or_hides_is_asked_agai
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     try:
-        async with watched(GceMetadata(f"127.0.0.1:{runner.addresses[0][1]}", 30.0, 60.0)) as told:
-            await eventually(lambda: told and told[-1] is not None, what="the notice")
+        async with watched(GceMetadata(f"127.0.0.1:{runner.addresses[0][1]}", 30.0, 60.0)) as reported:
+            await eventually(lambda: reported and reported[-1] is not None, what="the notice")
     finally:
         await runner.cleanup()
     assert asked[0]["flavor"] == "Google"
@@ -112,13 +112,14 @@ async def test_a_metadata_server_that_comes_late_stumbles_or_hides_is_asked_agai
 
 async def test_a_file_can_tell_too(tmp_path: Path) -> None:
     path = tmp_path / "notice"
-    async with watched(NoticeFile(path)) as told:
-        await eventually(lambda: told == [None], what="no notice")
+    async with watched(NoticeFile(path)) as reported:
+        await eventually(lambda: reported == [None], what="no notice")
         path.write_text("12.5\n")
-        await eventually(lambda: len(told) == 2, what="the notice")
-        assert told[-1] == Notice(12.5, "notice says so")
+        await eventually(lambda: len(reported) == 2, what="the notice")
+        notice = reported[-1]
+        assert notice is not None and notice.remaining_s == 12.5 and path.name in notice.why
         path.write_text("soon")
-        await eventually(lambda: told[-1] is None, what="what cannot be read is none")
+        await eventually(lambda: reported[-1] is None, what="what cannot be read is none")
 
 
 async def test_a_notice_is_written_on_the_node_and_a_stale_one_is_taken_off(
@@ -131,7 +132,7 @@ async def test_a_notice_is_written_on_the_node_and_a_stale_one_is_taken_off(
         async def is_clean() -> bool:
             return await ground.annotations(node) == {"of": "others"}
 
-        await until(is_clean, "the stale notice taken off")
+        await eventual_answer(is_clean, what="the stale notice taken off")
         meddler.cut()
         machine.metadata.set(PREEMPTED, "TRUE")
         preempted_unix_s = time.time()
@@ -141,10 +142,10 @@ async def test_a_notice_is_written_on_the_node_and_a_stale_one_is_taken_off(
         async def is_written() -> bool:
             return NOTICE_ANNOTATION in await ground.annotations(node)
 
-        await until(is_written, "the notice on the node")
+        await eventual_answer(is_written, what="the notice on the node")
         written = await ground.annotations(node)
         assert preempted_unix_s - 0.1 < float(written[NOTICE_ANNOTATION]) - 30.0 < time.time()
-        assert written[NOTICE_WHY_ANNOTATION] == "it is being preempted"
+        assert written[NOTICE_WHY_ANNOTATION] == PREEMPTED_WHY
 
 
 def test_settings_come_from_our_variables_and_from_what_a_pod_is_given() -> None:

@@ -17,7 +17,7 @@ async def a_worker(bench: Bench) -> tuple[str, str, WorkerId]:
     node = await bench.ground.node("n1")
     await bench.ground.run(pod, node)
     worker = bench.speak(pod)
-    await eventually(lambda: worker in bench.sights(Presence.ALIVE), what="the worker alive")
+    await eventually(lambda: worker in bench.observations(Presence.ALIVE), what="the worker alive")
     return pod, node, worker
 
 
@@ -28,13 +28,15 @@ async def test_the_notice_of_a_node_is_forwarded_for_its_worker_and_shown_with_t
     [noticed] = bench.notices
     assert (noticed.worker, noticed.source) == (worker, "node")
     assert 10.0 < noticed.remaining_s <= 15.0
-    await eventually(lambda: (sight := bench.node(node)) is not None and sight.notice_s, what="the node's notice")
+    await eventually(
+        lambda: (observation := bench.node(node)) is not None and observation.notice_s, what="the node's notice"
+    )
     assert await bench.ground.until_pods(1, besides={pod}), "its successor waits for the next machine"
     await bench.ground.annotate(node, {"unrelated": "change"})
     heard = len(bench.topologies)
     await eventually(lambda: len(bench.topologies) > heard + 1, what="more topologies")
     assert len(bench.notices) == 1
-    status = bench.sights()[worker].status
+    status = bench.observations()[worker].status
     assert status is not None
     assert status.notice_s is not None, "whoever missed the notice reads it here"
 
@@ -60,9 +62,9 @@ async def test_a_notice_of_an_earlier_machine_of_the_same_name_is_none(bench: Be
     stale = {NOTICE_ANNOTATION: str(time.time() - 3600)}
     node = await bench.ground.node("n1", annotations=stale)
     await eventually(lambda: bench.node(node), what="the node")
-    sight = bench.node(node)
-    assert sight is not None
-    assert sight.notice_s is None
+    observation = bench.node(node)
+    assert observation is not None
+    assert observation.notice_s is None
 
 
 async def test_a_controller_that_starts_after_the_notice_forwards_it(bench: Bench) -> None:
@@ -78,14 +80,20 @@ async def test_nodes_are_told_with_their_pool_zone_and_job(bench: Bench) -> None
     await bench.start_and_hear()
     node = await bench.ground.node("n1", pool="spot-a", zone="us-central1-a")
     await eventually(lambda: bench.node(node), what="the node")
-    sight = bench.node(node)
-    assert sight is not None
-    assert (sight.pool, sight.zone, sight.job, sight.ready) == ("spot-a", "us-central1-a", "story", True)
-    assert sight.uid
-    await bench.ground.set_ready(node, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
+    observation = bench.node(node)
+    assert observation is not None
+    assert (observation.pool, observation.zone, observation.job, observation.ready) == (
+        "spot-a",
+        "us-central1-a",
+        "story",
+        True,
+    )
+    assert observation.uid
+    message = "Kubelet stopped posting node status."
+    await bench.ground.set_ready(node, "Unknown", "NodeStatusUnknown", message)
     await eventually(lambda: (now := bench.node(node)) is not None and not now.ready, what="the node not ready")
     now = bench.node(node)
     assert now is not None
-    assert now.why == "NodeStatusUnknown: Kubelet stopped posting node status."
+    assert now.why == f"NodeStatusUnknown: {message}"
     await bench.ground.remove_node(node)
     await eventually(lambda: bench.node(node) is None, what="the node gone")

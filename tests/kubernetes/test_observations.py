@@ -8,8 +8,17 @@ import pytest
 
 from agents.clouds.gke.cloud import CLOUD as GKE
 from agents.clouds.interface import NodeTraits
-from agents.cluster.kubernetes.observations import START_FAILURES, PodObservation, Stage, read_node, read_pod
-from messages.clusters import NodeSight, StartFailure
+from agents.cluster.kubernetes.observations import (
+    STARTING,
+    UNREPORTED,
+    PodObservation,
+    Stage,
+    container_exited,
+    pod_ended,
+    read_node,
+    read_pod,
+)
+from messages.clusters import CONTAINER_FAILURES, NodeObservation, StartFailure
 from runtime.kubernetes.objects import Node, Pod
 
 NOW = 1_800_000_000.0
@@ -26,7 +35,7 @@ def a_node(
     shutdown_grace_s: float = 30.0,
     unschedulable: bool = False,
     traits: NodeTraits = GKE.nodes,
-) -> NodeSight:
+) -> NodeObservation:
     node = {
         "metadata": {"name": "n1", "uid": "u1", "labels": labels, "annotations": annotations},
         "spec": {"taints": taints, "unschedulable": unschedulable},
@@ -45,9 +54,9 @@ def a_pod(status: dict[str, Any], **metadata: Any) -> PodObservation:
         "spec": {"nodeName": "n1"},
         "status": status,
     }
-    sight = read_pod(msgspec.json.decode(msgspec.json.encode(pod), type=Pod))
-    assert sight is not None
-    return sight
+    observation = read_pod(msgspec.json.decode(msgspec.json.encode(pod), type=Pod))
+    assert observation is not None
+    return observation
 
 
 def containers(agent: dict[str, Any], host: dict[str, Any]) -> list[dict[str, Any]]:
@@ -63,13 +72,21 @@ def test_a_node_tells_its_pool_zone_job_and_whether_it_is_ready() -> None:
         "topology.kubernetes.io/zone": "us-central1-a",
         "tradewind-job": "story",
     }
-    sight = a_node(labels=labels)
-    assert (sight.pool, sight.zone, sight.job, sight.ready, sight.why) == ("spot", "us-central1-a", "story", True, "")
+    observation = a_node(labels=labels)
+    assert (observation.pool, observation.zone, observation.job, observation.ready, observation.why) == (
+        "spot",
+        "us-central1-a",
+        "story",
+        True,
+        "",
+    )
     assert a_node(labels={"tradewind-job": "No Name"}).job is None
-    unready = a_node(ready="Unknown", message="Kubelet stopped posting node status.")
-    assert (unready.ready, unready.why) == (False, "Because: Kubelet stopped posting node status.")
+    message = "Kubelet stopped posting node status."
+    unready = a_node(ready="Unknown", message=message)
+    assert (unready.ready, unready.why) == (False, f"Because: {message}")
     assert (unready.notice_s, unready.was_ready) == (None, True)
-    assert not a_node(ready="False", message="container runtime network not ready").was_ready
+    starting = a_node(ready="False", message="container runtime network not ready")
+    assert not starting.was_ready
 
 
 def test_the_pool_of_a_node_is_the_one_that_the_cloud_names_where_we_did_not() -> None:
@@ -81,19 +98,19 @@ def test_the_pool_of_a_node_is_the_one_that_the_cloud_names_where_we_did_not() -
 
 
 def test_a_cordon_counts_as_a_notice_from_which_the_node_may_come_back() -> None:
-    sight = a_node(unschedulable=True)
-    assert (sight.notice_s, sight.cordoned, sight.ready) == (60.0, True, True)
+    observation = a_node(unschedulable=True)
+    assert (observation.notice_s, observation.cordoned, observation.ready) == (60.0, True, True)
 
 
 def test_a_notice_of_the_end_goes_before_a_cordon() -> None:
     taints = [{"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}]
-    sight = a_node(taints=taints, unschedulable=True)
-    assert sight.notice_s is not None and sight.notice_s < 60.0 and not sight.cordoned
+    observation = a_node(taints=taints, unschedulable=True)
+    assert observation.notice_s is not None and observation.notice_s < 60.0 and not observation.cordoned
 
 
 def test_a_node_without_a_word_about_itself_is_not_ready() -> None:
-    sight = read_node(msgspec.json.decode(b'{"metadata":{"name":"n1"}}', type=Node), GKE.nodes, NOW, 30.0)
-    assert (sight.ready, sight.why) == (False, "it has not said whether it is ready")
+    observation = read_node(msgspec.json.decode(b'{"metadata":{"name":"n1"}}', type=Node), GKE.nodes, NOW, 30.0)
+    assert (observation.ready, observation.why) == (False, UNREPORTED)
 
 
 @pytest.mark.parametrize(
@@ -129,8 +146,8 @@ def test_a_node_that_shuts_down_is_gone_when_its_grace_is_over_at_the_latest(
     announced_s: float | None, grace_s: float, notice_s: float
 ) -> None:
     notice = None if announced_s is None else {"tradewind.dev/notice-deadline": str(NOW + announced_s)}
-    sight = a_node(annotations=notice, ready="False", message="node is shutting down", shutdown_grace_s=grace_s)
-    assert sight.notice_s == notice_s
+    observation = a_node(annotations=notice, ready="False", message="node is shutting down", shutdown_grace_s=grace_s)
+    assert observation.notice_s == notice_s
 
 
 def test_a_node_that_shuts_down_or_is_marked_to_go_is_noticed() -> None:
@@ -142,44 +159,44 @@ def test_a_node_that_shuts_down_or_is_marked_to_go_is_noticed() -> None:
     assert a_node(taints=[own]).notice_s == 30.0
     assert a_node(taints=[own], traits=NodeTraits()).notice_s is None
     assert a_node(taints=[{"key": "tradewind-job", "effect": "NoSchedule"}]).notice_s is None
-    assert a_node(ready="False", message="PLEG is not healthy").notice_s is None
+    unhealthy = a_node(ready="False", message="PLEG is not healthy")
+    assert unhealthy.notice_s is None
 
 
 def test_a_pod_that_cannot_be_placed_waits_with_the_schedulers_reason() -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
-    sight = a_pod({"phase": "Pending", "conditions": [condition]})
-    assert (sight.stage, sight.why) == (Stage.WAITING, "Unschedulable: 0/3 nodes")
+    observation = a_pod({"phase": "Pending", "conditions": [condition]})
+    assert (observation.stage, observation.why) == (Stage.WAITING, "Unschedulable: 0/3 nodes")
 
 
 def test_a_worker_can_speak_when_its_agent_runs_whatever_its_host_waits_for() -> None:
-    pulling = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
-    sight = a_pod({"phase": "Pending", "containerStatuses": containers(RUNNING, pulling)})
-    assert (sight.stage, sight.why) == (Stage.RUNNING, "host: ImagePullBackOff: Back-off pulling image")
-    sight = a_pod({"phase": "Pending", "containerStatuses": containers(pulling, RUNNING)})
-    assert sight.stage is Stage.WAITING
-    assert a_pod({"phase": "Pending"}).why == "its pod is being started"
+    message = "Back-off pulling image"
+    pulling = {"waiting": {"reason": "ImagePullBackOff", "message": message}}
+    observation = a_pod({"phase": "Pending", "containerStatuses": containers(RUNNING, pulling)})
+    assert (observation.stage, observation.why) == (Stage.RUNNING, f"host: ImagePullBackOff: {message}")
+    observation = a_pod({"phase": "Pending", "containerStatuses": containers(pulling, RUNNING)})
+    assert observation.stage is Stage.WAITING
+    assert a_pod({"phase": "Pending"}).why == STARTING
     assert a_pod({"phase": "Running"}).stage is Stage.RUNNING
 
 
 def test_how_a_pod_ended_is_told_by_the_container_that_explains_it() -> None:
-    failed = {"terminated": {"exitCode": 1, "reason": "Error", "message": "lost its host\n\n"}}
+    last_line = "lost its host"
+    failed = {"terminated": {"exitCode": 1, "reason": "Error", "message": f"{last_line}\n\n"}}
     oom = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
-    sight = a_pod({"phase": "Failed", "containerStatuses": containers(failed, oom)})
-    assert (sight.stage, sight.code, sight.why) == (
-        Stage.ENDED,
-        137,
-        "its container host exited with 137 (OOMKilled)",
-    )
+    observation = a_pod({"phase": "Failed", "containerStatuses": containers(failed, oom)})
+    assert (observation.stage, observation.why) == (Stage.ENDED, container_exited("host", 137, "OOMKilled"))
     done = {"terminated": {"exitCode": 0, "reason": "Completed"}}
-    sight = a_pod({"phase": "Failed", "containerStatuses": containers(failed, done)})
-    assert (sight.code, sight.why) == (1, "its container agent exited with 1: lost its host")
-    sight = a_pod({"phase": "Succeeded", "containerStatuses": containers(done, done)})
-    assert (sight.code, sight.why) == (0, "its container agent exited with 0")
+    observation = a_pod({"phase": "Failed", "containerStatuses": containers(failed, done)})
+    assert observation.why == container_exited("agent", 1, last_line=last_line)
+    observation = a_pod({"phase": "Succeeded", "containerStatuses": containers(done, done)})
+    assert observation.why == container_exited("agent", 0)
 
 
 def test_a_pod_that_its_node_ended_says_so() -> None:
-    sight = a_pod({"phase": "Failed", "reason": "Terminated", "message": "in response to imminent node shutdown"})
-    assert sight.why == "its pod ended: Terminated: in response to imminent node shutdown"
+    message = "in response to imminent node shutdown"
+    observation = a_pod({"phase": "Failed", "reason": "Terminated", "message": message})
+    assert observation.why == pod_ended(f"Terminated: {message}")
 
 
 def test_a_pod_whose_agent_has_ended_is_abandoned_by_what_is_left_of_it() -> None:
@@ -189,17 +206,14 @@ def test_a_pod_whose_agent_has_ended_is_abandoned_by_what_is_left_of_it() -> Non
 
 def test_a_pod_whose_host_has_ended_is_hostless_and_says_how() -> None:
     gone = {"terminated": {"exitCode": 1, "reason": "Error", "message": "No module named torch\n"}}
-    sight = a_pod({"phase": "Running", "containerStatuses": containers(RUNNING, gone)})
-    assert (sight.stage, sight.code, sight.why) == (
-        Stage.HOSTLESS,
-        1,
-        "its container host exited with 1: No module named torch",
-    )
+    observation = a_pod({"phase": "Running", "containerStatuses": containers(RUNNING, gone)})
+    expected = (Stage.HOSTLESS, "its container host exited with 1: No module named torch")
+    assert (observation.stage, observation.why) == expected
 
 
 def test_a_pod_that_is_being_deleted_tells_until_when() -> None:
-    sight = a_pod({"phase": "Running"}, deletionTimestamp="2027-01-15T08:00:30Z")
-    assert sight.deleted_at == datetime(2027, 1, 15, 8, 0, 30, tzinfo=UTC)
+    observation = a_pod({"phase": "Running"}, deletionTimestamp="2027-01-15T08:00:30Z")
+    assert observation.deleted_at == datetime(2027, 1, 15, 8, 0, 30, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -214,11 +228,11 @@ def waits(reason: str, message: str = "", image: str = "registry/trainer:1") -> 
     return {"name": "host", "image": image, "state": {"waiting": {"reason": reason, "message": message}}}
 
 
-@pytest.mark.parametrize("reason", sorted(START_FAILURES))
+@pytest.mark.parametrize("reason", sorted(CONTAINER_FAILURES))
 def test_a_container_that_the_kubelet_cannot_start_is_told_with_its_image_and_node(reason: str) -> None:
     agent = {"name": "agent", "state": RUNNING}
-    sight = a_pod({"phase": "Pending", "containerStatuses": [agent, waits(reason, "403 Forbidden")]})
-    assert sight.failure == StartFailure(reason, "403 Forbidden", "registry/trainer:1", "n1")
+    observation = a_pod({"phase": "Pending", "containerStatuses": [agent, waits(reason, "403 Forbidden")]})
+    assert observation.failure == StartFailure(reason, "403 Forbidden", "registry/trainer:1", "n1")
 
 
 def test_the_image_of_an_init_container_counts_and_one_that_is_being_created_does_not_fail() -> None:
@@ -231,14 +245,14 @@ def test_the_image_of_an_init_container_counts_and_one_that_is_being_created_doe
 
 def test_the_backoff_of_an_old_kubelet_has_no_detail_and_a_long_detail_keeps_its_end() -> None:
     silent = waits("ImagePullBackOff", 'Back-off pulling image "registry/trainer:1"')
-    sight = a_pod({"phase": "Pending", "containerStatuses": [silent]})
-    assert sight.failure is not None
-    assert sight.failure.detail == ""
+    observation = a_pod({"phase": "Pending", "containerStatuses": [silent]})
+    assert observation.failure is not None
+    assert observation.failure.detail == ""
     long = waits("ErrImagePull", f"failed to pull {'x' * 1000}: 403 Forbidden")
-    sight = a_pod({"phase": "Pending", "containerStatuses": [long]})
-    assert sight.failure is not None
-    assert sight.failure.detail.endswith("403 Forbidden")
-    assert len(sight.failure.detail) < 500
+    observation = a_pod({"phase": "Pending", "containerStatuses": [long]})
+    assert observation.failure is not None
+    assert observation.failure.detail.endswith("403 Forbidden")
+    assert len(observation.failure.detail) < 500
 
 
 def test_a_pod_that_no_node_has_room_for_fails_to_start_without_a_node() -> None:
@@ -247,6 +261,6 @@ def test_a_pod_that_no_node_has_room_for_fails_to_start_without_a_node() -> None
         "metadata": {"name": "w1x1", "uid": "p1", "labels": {"tradewind-job": "story", "tradewind-uid": "w1x1"}},
         "status": {"phase": "Pending", "conditions": [condition]},
     }
-    sight = read_pod(msgspec.json.decode(msgspec.json.encode(pod), type=Pod))
-    assert sight is not None
-    assert sight.failure == StartFailure("Unschedulable", "0/2 nodes")
+    observation = read_pod(msgspec.json.decode(msgspec.json.encode(pod), type=Pod))
+    assert observation is not None
+    assert observation.failure == StartFailure("Unschedulable", "0/2 nodes")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.cluster.events import ClusterEvent, NodeGone, NodeSeen, PlaceEnded, PlaceFailed, PlaceSeen, PlaceStarted
-from agents.cluster.kubernetes.decide import decide
+from agents.cluster.kubernetes.decide import NEW, NO_POD, decide, node_is_gone
 from agents.cluster.kubernetes.effects import CreatePod, DeletePod, PodEffect, ReadNode, Report, StopCreating
 from agents.cluster.kubernetes.events import (
     CreateRefused,
@@ -28,7 +28,7 @@ from agents.cluster.kubernetes.events import (
 )
 from agents.cluster.kubernetes.observations import PodObservation, Stage
 from agents.cluster.kubernetes.state import PodRules, Pods
-from messages.clusters import NodeSight, WorkerTemplate
+from messages.clusters import NodeObservation, WorkerTemplate
 from messages.ids import JobName
 
 JOB = JobName("story")
@@ -79,7 +79,7 @@ def test_a_place_is_created_once_and_reported_when_the_api_answers() -> None:
     assert story.happens(PodCreated(2.0, UID, "p1")) == []
     assert story.facts == [
         PlaceStarted(2.0, UID, 0, "p1", JOB),
-        PlaceSeen(2.0, UID, "", mute=True, waits_for="its pod was just created"),
+        PlaceSeen(2.0, UID, "", mute=True, waits_for=NEW),
     ]
     assert story.happens(Ticked(3.0)) == [] and story.facts == []
 
@@ -87,8 +87,9 @@ def test_a_place_is_created_once_and_reported_when_the_api_answers() -> None:
 def test_a_pod_that_the_api_refuses_has_failed_and_nothing_is_deleted() -> None:
     story = Story()
     story.happens(StartRequested(0.0, UID, JOB, TEMPLATE))
-    assert story.happens(CreateRefused(1.0, UID, "no such quantity")) == []
-    assert story.facts == [PlaceFailed(1.0, UID, "no such quantity")]
+    why = "no such quantity"
+    assert story.happens(CreateRefused(1.0, UID, why)) == []
+    assert story.facts == [PlaceFailed(1.0, UID, why)]
 
 
 def test_an_end_during_the_creation_waits_for_it_but_not_for_ever() -> None:
@@ -98,7 +99,7 @@ def test_an_end_during_the_creation_waits_for_it_but_not_for_ever() -> None:
     stopped = Story(story.state)
     assert stopped.happens(CreateStopped(2.0, UID)) == [DeletePod(UID, 5, within_s=5.0)]
     assert stopped.happens(DeleteAnswered(3.0, UID, missing=True)) == []
-    assert stopped.facts == [PlaceEnded(3.0, UID, "there is no pod of it")]
+    assert stopped.facts == [PlaceEnded(3.0, UID, NO_POD)]
 
     assert story.wake_at_s == 21.0
     assert story.happens(Ticked(21.0)) == [DeletePod(UID, 5, within_s=5.0)]
@@ -108,7 +109,7 @@ def test_a_place_without_a_pod_has_ended_which_is_reported_once() -> None:
     story = Story()
     story.happens(EndRequested(0.0, UID, 5.0))
     story.happens(DeleteAnswered(1.0, UID, missing=True))
-    assert story.facts == [PlaceEnded(1.0, UID, "there is no pod of it")]
+    assert story.facts == [PlaceEnded(1.0, UID, NO_POD)]
     assert story.happens(EndRequested(2.0, UID, 5.0)) == [] and story.facts == []
 
 
@@ -125,7 +126,7 @@ def test_a_deletion_by_somebody_else_is_a_notice_and_ours_is_none() -> None:
 
 def test_a_second_request_removes_a_pod_that_its_node_cannot_end() -> None:
     story = running()
-    story.happens(NodeObserved(0.0, NodeSight("n1", ready=False)))
+    story.happens(NodeObserved(0.0, NodeObservation("n1", ready=False)))
     assert story.happens(EndRequested(1.0, UID, 5.0)) == [DeletePod(UID, 5, within_s=5.0)]
     story.happens(DeleteAnswered(1.1, UID))
     story.sees(a_pod(deleted_at=at_wall(6.0)), at_s=1.2)
@@ -134,8 +135,8 @@ def test_a_second_request_removes_a_pod_that_its_node_cannot_end() -> None:
 
 def test_a_pod_that_ended_is_reported_and_its_object_deleted_until_it_is_gone() -> None:
     story = running()
-    assert story.sees(a_pod(Stage.ENDED, why="exited with 3", code=3), 1.0) == [DeletePod(UID, 0, f"pod-of-{UID}")]
-    assert story.facts == [PlaceEnded(1.0, UID, "exited with 3", 3)]
+    assert story.sees(a_pod(Stage.ENDED, why="exited with 3"), 1.0) == [DeletePod(UID, 0, f"pod-of-{UID}")]
+    assert story.facts == [PlaceEnded(1.0, UID, "exited with 3")]
     story.happens(DeleteAnswered(2.0, UID))
     assert story.wake_at_s == 16.0
     assert story.happens(Ticked(16.0)) == [DeletePod(UID, 0, f"pod-of-{UID}")]
@@ -146,16 +147,16 @@ def test_a_pod_that_ended_is_reported_and_its_object_deleted_until_it_is_gone() 
 def test_a_pod_that_lived_between_two_looks_is_reported_as_alive_before_its_end() -> None:
     story = Story()
     story.sees(a_pod(Stage.WAITING, node=""))
-    story.sees(a_pod(Stage.ENDED, why="exited with 1", code=1), 1.0)
-    assert story.facts == [PlaceSeen(1.0, UID, "n1"), PlaceEnded(1.0, UID, "exited with 1", 1)]
+    story.sees(a_pod(Stage.ENDED, why="exited with 1"), 1.0)
+    assert story.facts == [PlaceSeen(1.0, UID, "n1"), PlaceEnded(1.0, UID, "exited with 1")]
 
 
 def test_what_an_agent_left_behind_is_ended_and_not_reported_before_it_has() -> None:
     story = running()
     assert story.sees(a_pod(Stage.ABANDONED, why="agent exited"), 1.0) == [DeletePod(UID, 10, f"pod-of-{UID}")]
     assert not any(isinstance(fact, PlaceEnded) for fact in story.facts)
-    story.happens(PodVanished(5.0, a_pod(Stage.ABANDONED, why="agent exited", code=137)))
-    assert story.facts == [PlaceEnded(5.0, UID, "agent exited", 137)]
+    story.happens(PodVanished(5.0, a_pod(Stage.ABANDONED, why="agent exited")))
+    assert story.facts == [PlaceEnded(5.0, UID, "agent exited")]
 
 
 def test_an_agent_without_a_host_may_leave_by_itself_for_a_while() -> None:
@@ -179,12 +180,12 @@ def test_pods_end_with_their_machine_but_not_those_of_the_next_machine_of_its_na
     assert story.happens(NodeVanished(10.0, "n1")) == [ReadNode("n1", (UID, "w2x1"))]
     assert story.facts == [NodeGone(10.0, "n1")]
     assert story.happens(NodeRead(11.0, "n1", (UID, "w2x1"), at_wall(8.0))) == [DeletePod(UID, 0, f"pod-of-{UID}")]
-    assert story.facts == [PlaceEnded(11.0, UID, "its node n1 is gone")]
+    assert story.facts == [PlaceEnded(11.0, UID, node_is_gone("n1"))]
 
 
 def test_what_is_not_there_when_all_pods_are_listed_ended_while_nobody_watched() -> None:
     story = Story(Pods(expected=(UID, "w2x1")))
-    story.happens(NodeObserved(0.0, NodeSight("n2", ready=True)))
+    story.happens(NodeObserved(0.0, NodeObservation("n2", ready=True)))
     story.sees(a_pod(scheduled_at=at_wall(0.0)))
     assert story.happens(Listed(1.0)) == [ReadNode("n1", (UID,))]
     kinds = [type(fact).__name__ for fact in story.facts]
@@ -193,12 +194,12 @@ def test_what_is_not_there_when_all_pods_are_listed_ended_while_nobody_watched()
 
 
 def test_a_node_is_reported_when_something_matters_and_not_while_its_notice_runs_down() -> None:
-    story, sight = Story(), NodeSight("n1", ready=True, notice_s=30.0)
-    story.happens(NodeObserved(0.0, sight, "100"))
-    assert story.facts == [NodeSeen(0.0, sight)]
-    story.happens(NodeObserved(5.0, NodeSight("n1", ready=True, notice_s=25.0), "100"))
+    story, observation = Story(), NodeObservation("n1", ready=True, notice_s=30.0)
+    story.happens(NodeObserved(0.0, observation, "100"))
+    assert story.facts == [NodeSeen(0.0, observation)]
+    story.happens(NodeObserved(5.0, NodeObservation("n1", ready=True, notice_s=25.0), "100"))
     assert story.facts == []
-    story.happens(NodeObserved(6.0, NodeSight("n1", ready=True, notice_s=10.0), "86"))
+    story.happens(NodeObserved(6.0, NodeObservation("n1", ready=True, notice_s=10.0), "86"))
     assert len(story.facts) == 1
 
 
@@ -217,7 +218,7 @@ steps = st.one_of(
     st.builds(lambda uid: EndRequested(0.0, uid, 5.0), uids),
     st.builds(lambda pod: PodSeen(0.0, WALL_S, pod), pods),
     st.builds(lambda pod: PodVanished(0.0, pod), pods),
-    st.builds(lambda node, ready: NodeObserved(0.0, NodeSight(node, ready=ready)), nodes, st.booleans()),
+    st.builds(lambda node, ready: NodeObserved(0.0, NodeObservation(node, ready=ready)), nodes, st.booleans()),
     st.builds(lambda node: NodeVanished(0.0, node), nodes),
     st.builds(lambda node, uid, s: NodeRead(0.0, node, (uid,), at_wall(s)), nodes, uids, st.floats(0, 10)),
     st.just(Listed(0.0)),

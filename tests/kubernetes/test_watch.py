@@ -51,22 +51,22 @@ def test_the_end_of_an_object_that_is_not_known_or_already_another_is_none() -> 
 
 
 class Log:
-    """What a watcher told, by the name of the node without its mark."""
+    """The changes from a watcher, by the name of the node without its mark."""
 
     def __init__(self, ground: Ground) -> None:
         self._mark = ground.named("").removeprefix("-")
-        self.told: list[tuple[str, str]] = []
+        self.reported: list[tuple[str, str]] = []
 
     def hear(self, changes: list[Change[Node]]) -> None:
         for change in changes:
             name, _, mark = change.object.metadata.name.rpartition("-")
             if mark == self._mark:
-                self.told.append((type(change).__name__, name))
+                self.reported.append((type(change).__name__, name))
 
     @property
     def there(self) -> set[str]:
         found: set[str] = set()
-        for kind, name in self.told:
+        for kind, name in self.reported:
             found = found | {name} if kind == "Seen" else found - {name}
         return found
 

@@ -1,4 +1,4 @@
-"""A process that wants the lease and, while it has it, writes down that it acts: `<monotonic> <name> <what> <epoch>`.
+"""A process that competes for the lease and, while it leads, writes lines `<monotonic> <name> <what> <epoch>`.
 
 `python -m tests.lease.run_master <nats url> <name> <file>`
 """

@@ -1,7 +1,6 @@
-"""Several masters and one key, by seed: clocks that run differently, processes that pause, main loops that are stuck,
-writes that arrive late.
+"""Several masters and one key, by seed: clocks with different rates, paused processes, stuck main loops, late writes.
 
-An action counts as one that was allowed by `may_act` at the moment of acting, by the process's own clock.
+An action counts as allowed if `may_act` allows it at that moment, by the process's own clock.
 """
 
 import heapq
@@ -25,7 +24,7 @@ PULSE_S = 0.5
 
 
 class Broken(AssertionError):
-    """Something that must always hold does not."""
+    """A broken invariant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class Result:
 
 @dataclass
 class Server:
-    """A key with a time to live, compare-and-set, and perhaps markers where it expired."""
+    """A key with a time to live and compare-and-set, with or without markers of its expiry."""
 
     system: "System"
     markers: bool
@@ -84,9 +83,9 @@ class Master:
     waiting: list[events.LeaseEvent] = field(default_factory=list)
     wakes: int = 0
     stuck_since_s: float | None = None
-    """By its own clock; None while its main loop runs."""
+    """Time by its own clock; None while its main loop runs."""
     behind: list[Callable[[], None]] = field(default_factory=list)
-    """What its main loop has to do when it runs again."""
+    """Queued work of its main loop."""
 
     def __post_init__(self) -> None:
         self.lease = new_lease(self.name, SETTINGS)
@@ -103,14 +102,14 @@ class Master:
         return self.alive and not self.paused and self.lease.may_act(self.clock_s)
 
     def after(self, delay_s: float, what: Callable[[], None]) -> None:
-        """By its own clock, unless it is dead by then."""
+        """Schedules work by its own clock; dropped if the process is dead by then."""
         self.system.after(max(SOME_TIME_S, delay_s / self.rate), lambda: what() if self.alive else None)
 
     def tick(self) -> None:
         self.post(events.Ticked(0.0, self.pulse_s))
 
     def do(self, what: Callable[[], None]) -> None:
-        """In its main loop."""
+        """Runs work in its main loop."""
         if self.stuck_since_s is None:
             what()
         else:
@@ -122,7 +121,7 @@ class Master:
         self.after(PULSE_S, self._beat)
 
     def post(self, event: events.LeaseEvent) -> None:
-        """Stamped when it is decided, as the keeper does."""
+        """Posts an event with the time of its decision, like the keeper."""
         if not self.alive:
             return
         if self.paused:

@@ -1,11 +1,11 @@
-"""Stories of a lease: who asks for it, how it is kept, and when it is given up."""
+"""Stories of a lease: how it is acquired, renewed, lost and released."""
 
 from dataclasses import dataclass
 
 import pytest
 
 from controlplane.lease import events
-from controlplane.lease.decide import decide
+from controlplane.lease.decide import EXPIRED, NOT_ACQUIRED, decide, leads_in, not_renewed_for, other_holds, stuck_for
 from controlplane.lease.effects import Lead, LeaseEffect, ReadKey, StepDown, WriteKey
 from controlplane.lease.invariants import check
 from controlplane.lease.state import Lease, LeaseSettings, Phase, new_lease
@@ -30,7 +30,7 @@ class Stage:
         return list(decision.effects)
 
     def ticks(self, after_s: float = 0.0, pulse_s: float | None = None) -> list[LeaseEffect]:
-        """By default the main loop runs."""
+        """Lets time pass; by default the main loop runs."""
         self.now_s = round(self.now_s + after_s, 6)
         return self.happens(events.Ticked(self.now_s, self.now_s if pulse_s is None else pulse_s))
 
@@ -57,7 +57,7 @@ def a_standby() -> Stage:
 
 
 def a_leader() -> Stage:
-    """Since second 10.1, in epoch 7."""
+    """A leader since second 10.1, in epoch 7."""
     stage = a_standby()
     stage.now_s += 0.1
     assert stage.reads(6, None) == [WriteKey(2, 6)]
@@ -70,7 +70,7 @@ def test_where_nobody_leads_the_key_is_written_and_its_revision_is_the_epoch() -
     assert stage.reads(0, None) == [WriteKey(2, 0)]
     assert stage.lease.phase is Phase.STANDBY
     assert stage.writes(31) == [Lead(Epoch(31))]
-    assert stage.lease.why == "leads in epoch 31"
+    assert stage.lease.why == leads_in(Epoch(31))
 
 
 def test_while_another_leads_this_one_waits() -> None:
@@ -133,7 +133,7 @@ def test_a_leader_that_cannot_renew_stops_before_the_key_can_expire() -> None:
     assert stage.lease.may_act(11.69)
     assert not stage.lease.may_act(11.7)
     [down] = stage.ticks(0.1)
-    assert down == StepDown("the lease could not be renewed for 1.6 s")
+    assert down == StepDown(not_renewed_for(1.6))
 
 
 def test_the_lease_is_counted_from_when_the_write_was_sent_not_from_its_answer() -> None:
@@ -172,15 +172,15 @@ def test_a_renewal_whose_answer_was_lost_is_found_by_reading() -> None:
 
 def test_a_leader_whose_key_is_somebody_elses_stops_at_once() -> None:
     stage = a_leader()
-    assert stage.sees(8, OTHER) == [StepDown("master/b holds the lease")]
+    assert stage.sees(8, OTHER) == [StepDown(other_holds(OTHER))]
 
 
 def test_a_leader_whose_key_was_deleted_stops_at_once() -> None:
     stage = a_leader()
-    assert stage.sees(8, None) == [StepDown("the lease expired or was taken away")]
+    assert stage.sees(8, None) == [StepDown(EXPIRED)]
 
 
-def test_whoever_lost_asks_again_only_when_its_work_has_ended() -> None:
+def test_the_one_that_lost_asks_again_only_when_its_work_has_ended() -> None:
     stage = a_leader()
     stage.sees(8, None)
     assert stage.ticks(1.0) == []
@@ -219,7 +219,7 @@ def test_while_the_bus_is_away_nothing_is_tried_and_the_lease_runs_out() -> None
     assert [type(effect) for effect in stage.ticks(0.6)] == [StepDown]
 
 
-def test_when_the_bus_is_back_in_time_the_leader_goes_on() -> None:
+def test_when_the_bus_is_back_in_time_the_leader_continues() -> None:
     stage = a_leader()
     stage.happens(events.BusLost(stage.now_s))
     stage.now_s += 1.0
@@ -230,7 +230,7 @@ def test_when_the_bus_is_back_in_time_the_leader_goes_on() -> None:
 def test_a_bus_that_forgot_everything_ends_what_rested_on_it() -> None:
     stage = a_leader()
     assert stage.happens(events.KeyForgotten(stage.now_s)) == [ReadKey(3)]
-    assert stage.reads(0, None) == [StepDown("the lease expired or was taken away")]
+    assert stage.reads(0, None) == [StepDown(EXPIRED)]
 
 
 def test_an_attempt_that_the_keeper_never_answers_does_not_block_for_ever() -> None:
@@ -240,7 +240,7 @@ def test_an_attempt_that_the_keeper_never_answers_does_not_block_for_ever() -> N
 
 
 def a_leader_that_renews(stage: Stage, until_s: float, pulse_s: float) -> None:
-    """With a main loop that shows no sign of life after `pulse_s`."""
+    """Renews while the main loop shows no pulse after `pulse_s`."""
     while stage.now_s < until_s:
         asked = stage.ticks(0.7, pulse_s)
         assert [type(effect) for effect in asked] == [WriteKey]
@@ -258,7 +258,7 @@ def test_a_leader_whose_main_loop_is_stuck_renews_no_more_and_loses_the_lease() 
     a_leader_that_renews(stage, until_s=19.8, pulse_s=10.1)
     assert stage.ticks(0.7, pulse_s=10.1) == []
     assert stage.lease.may_act(stage.now_s), "nobody else can have it yet"
-    assert stage.ticks(1.0, pulse_s=10.1) == [StepDown("the main loop has been stuck for 11.5 s")]
+    assert stage.ticks(1.0, pulse_s=10.1) == [StepDown(stuck_for(11.5))]
     assert not stage.lease.may_act(stage.now_s)
 
 
@@ -289,10 +289,10 @@ def test_a_standby_whose_main_loop_is_stuck_does_not_ask_for_the_lease() -> None
     stage.reads(4, OTHER)
     assert stage.ticks(5.0, pulse_s=-5.0) == []
     assert stage.sees(5, None) == []
-    assert stage.lease.why == "does not ask for the lease: the main loop is stuck"
+    assert stage.lease.why == NOT_ACQUIRED
     assert stage.ticks(0.1) == [WriteKey(2, 5)]
 
 
 def test_a_leader_that_was_paused_as_a_whole_says_that_it_could_not_renew() -> None:
     stage = a_leader()
-    assert stage.ticks(20.0, pulse_s=10.1) == [StepDown("the lease could not be renewed for 20.0 s")]
+    assert stage.ticks(20.0, pulse_s=10.1) == [StepDown(not_renewed_for(20.0))]

@@ -1,4 +1,4 @@
-"""Whatever is heard, in whatever order, a lease keeps its invariants and leads only by a write of its own."""
+"""A lease keeps its invariants for any sequence of events, and leads only by a write of its own."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""300 seeds of masters with different clocks, pauses and a bad network; and bugs planted on purpose."""
+"""300 seeds of masters with different clocks, pauses and a bad network; and planted bugs."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -56,7 +56,7 @@ def test_the_same_seed_tells_the_same_story() -> None:
 
 
 def _count_from_the_answer(patch: pytest.MonkeyPatch) -> None:
-    """A renewal is taken to last from when its answer came."""
+    """Bug: a renewal counts from its answer, not from its request."""
     honest = learn._write
 
     def late(lease: Lease, number: int, revision: int, at_s: float) -> Lease:
@@ -69,12 +69,12 @@ def _count_from_the_answer(patch: pytest.MonkeyPatch) -> None:
 
 
 def _lead_until_told_otherwise(patch: pytest.MonkeyPatch) -> None:
-    """A leader stops only when it sees somebody else's name."""
+    """Bug: a leader stops only when it sees another holder."""
     patch.setattr(Lease, "held_until_s", property(lambda lease: float("inf")))
 
 
 def _take_no_answer_for_a_yes(patch: pytest.MonkeyPatch) -> None:
-    """An acquisition that was not answered counts as one."""
+    """Bug: an acquisition without an answer counts as successful."""
     honest = learn._fail
 
     def bold(lease: Lease, number: int) -> Lease:
@@ -91,14 +91,14 @@ def _take_no_answer_for_a_yes(patch: pytest.MonkeyPatch) -> None:
 
 
 def _take_over_too_soon(patch: pytest.MonkeyPatch) -> None:
-    """A key that was not seen to change for a while is written over though its holder may still act."""
+    """Bug: an unchanged key is overwritten while its holder may still act."""
     patch.setattr(
         core, "is_free", lambda lease, key, now_s: key.holder in (None, lease.holder) or now_s >= key.since_s + 1.0
     )
 
 
 def _adopt_an_own_write_that_was_never_answered(patch: pytest.MonkeyPatch) -> None:
-    """To find one's own name in the key is taken for leading since then."""
+    """Bug: a master that finds its own name in the key leads from then on."""
     honest = learn._see
 
     def finder(lease: Lease, revision: int, holder: str | None, at_s: float) -> Lease:
@@ -112,7 +112,7 @@ def _adopt_an_own_write_that_was_never_answered(patch: pytest.MonkeyPatch) -> No
 
 
 def _renew_whatever_the_main_loop_does(patch: pytest.MonkeyPatch) -> None:
-    """The thread of the lease keeps it for a process that can do nothing with it."""
+    """Bug: the thread renews the lease although the main loop is stuck."""
     honest = learn.learn
 
     def blind(lease: Lease, event: LeaseEvent) -> Lease:
@@ -133,7 +133,7 @@ def _renew_whatever_the_main_loop_does(patch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_planted_bug_is_caught(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """By who acts, not by the core's own invariants."""
+    """The simulation finds it by the actions, not by the core's invariants."""
     monkeypatch.setattr("tests.lease.simulation.check", lambda before, after, effects, now_s: [])
     plant(monkeypatch)
     assert any(simulate(seed).broken is not None for seed in range(SEEDS))

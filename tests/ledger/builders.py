@@ -1,4 +1,4 @@
-"""Machines that lived, and what a master would hear of them."""
+"""Machines, and the events that a master gets of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

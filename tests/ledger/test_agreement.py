@@ -22,11 +22,11 @@ HOP = Hop("us-central1-a", "europe-west4-a", 3 << 20, MicroDollars(50_000))
 STEPS_PER_LOOK = 4
 
 Prices = list[tuple[int, int]]
-"""From when on, and how much."""
+"""Start times and prices."""
 
 
 def some_lives(chance: Random) -> list[Life]:
-    """Of spot machines, many of them short."""
+    """Lives of spot machines, many of them short."""
     return [
         a_life(f"{number}", kind=kind, started_s=chance.uniform(0, LASTS_S - 1), lived_s=chance.uniform(20, 600))
         for number in range(40)

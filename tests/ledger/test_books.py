@@ -1,4 +1,4 @@
-"""Ledgers in a master's hands: what it hears, what is kept in KV, and what another master makes of it."""
+"""Ledgers in a master: its messages, the stored ledger, and a later master that reads it."""
 
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -16,7 +16,7 @@ from controlplane.clouds.outcomes import Refused, Unreachable
 from controlplane.job.state import Job, new_job
 from controlplane.job.workers import Worker
 from controlplane.lease.keeper import Leadership
-from controlplane.ledger.activity import doings_of, hops_of
+from controlplane.ledger.activity import activities_of, hops_of
 from controlplane.ledger.book import Book
 from controlplane.ledger.books import BLIND_S, Books
 from controlplane.ledger.events import Hop
@@ -24,13 +24,12 @@ from controlplane.ledger.pricing import market_of, rate_of
 from controlplane.ledger.records import LedgerUnreadable
 from controlplane.ledger.settle import sums
 from controlplane.ledger.spending import hourly, spent
-from controlplane.ledger.state import Doing, Rate, new_ledger
+from controlplane.ledger.state import Activity, Rate, new_ledger
 from controlplane.ledger.views import cost_view, proven
 from messages import subjects
-from messages.clusters import Presence, WorkerSight
+from messages.clusters import Presence, WorkerObservation
 from messages.criteria import StepProfile, StepTime
 from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
-from messages.jobs import JobSpec, Launch
 from messages.labels import FLEET_LABEL, JOB_LABEL
 from messages.measured import StepsMeasured
 from messages.records import Phase, Record
@@ -40,6 +39,7 @@ from runtime.bus import Bucket, Bus
 from tests.capacity.fake_cloud import FakeCloud
 from tests.catalog.builders import a_catalog, an_offer
 from tests.ledger.builders import L4
+from tests.specs import a_spec
 
 FLEET = "a-fleet"
 JOB = JobName("a-job")
@@ -80,7 +80,7 @@ class PricedCloud(FakeCloud):
 
 
 def a_job(*workers: str, phase: Phase = Phase.RUNNING, members: tuple[str, ...] | None = None) -> Job:
-    spec = JobSpec(name=JOB, launch=Launch(script="train.py"))
+    spec = a_spec(JOB)
     job = new_job(spec, epoch=Epoch(1), at_s=0.0, submitted_at=SUBMITTED)
     ranks = tuple(a_member(worker, number) for number, worker in enumerate(workers if members is None else members))
     world = Assignment(JOB, Generation(1), len(ranks), ranks, StoreAddress("h", 1), spec.launch, 5.0, "")
@@ -93,10 +93,10 @@ def a_member(worker: str, rank: int, zone: str = "us-central1-a") -> Member:
     return Member(WorkerId(worker), CLUSTER, zone[:-2], zone, "", rank, Rank(rank), 1)
 
 
-def some_sights(**nodes: str) -> tuple[WorkerSight, ...]:
+def some_observations(**nodes: str) -> tuple[WorkerObservation, ...]:
     """Workers, and the nodes that they are on."""
     return tuple(
-        WorkerSight(
+        WorkerObservation(
             WorkerId(worker),
             JOB,
             Presence.ALIVE,
@@ -112,14 +112,14 @@ async def bucket(bus: Bus) -> Bucket:
 
 
 @dataclass
-class Desk:
+class Service:
     bucket: Bucket
     clock: HandClock
     cloud: PricedCloud
 
     def master(self, epoch: int = 1, *, leads: bool = True) -> Books:
-        present = Epoch(epoch) if leads else None
-        books = Books(self.bucket, self.clock, Leadership(Epoch(epoch), lambda: present))
+        current = Epoch(epoch) if leads else None
+        books = Books(self.bucket, self.clock, Leadership(Epoch(epoch), lambda: current))
         books.open(a_job())
         return books
 
@@ -129,8 +129,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(bucket: Bucket) -> Desk:
-    return Desk(bucket, HandClock(), PricedCloud())
+def service(bucket: Bucket) -> Service:
+    return Service(bucket, HandClock(), PricedCloud())
 
 
 async def the_cost(books: Books) -> MicroDollars:
@@ -139,78 +139,80 @@ async def the_cost(books: Books) -> MicroDollars:
     return spent(ledger)
 
 
-async def test_looks_at_the_cloud_add_up_and_the_next_master_goes_on_where_the_last_one_wrote(desk: Desk) -> None:
-    first = desk.master()
-    desk.cloud.start("one", SUBMITTED)
+async def test_looks_at_the_cloud_add_up_and_the_next_master_continues_where_the_last_one_wrote(
+    service: Service,
+) -> None:
+    first = service.master()
+    service.cloud.start("one", SUBMITTED)
     for _ in range(36):
-        await desk.look(first, 50.0)
+        await service.look(first, 50.0)
     await first.save()
-    await desk.look(first, 50.0)
-    second = desk.master(epoch=2)
-    desk.cloud.start("two", SUBMITTED + 1800)
-    desk.clock.now_s = SUBMITTED + 3550
-    await desk.look(second, 50.0)
+    await service.look(first, 50.0)
+    second = service.master(epoch=2)
+    service.cloud.start("two", SUBMITTED + 1800)
+    service.clock.now_s = SUBMITTED + 3550
+    await service.look(second, 50.0)
     assert await the_cost(second) == USD + USD // 2
     await second.save()
-    assert await the_cost(desk.master(epoch=3)) == USD + USD // 2
+    assert await the_cost(service.master(epoch=3)) == USD + USD // 2
 
 
-async def test_a_master_that_does_not_know_of_its_successor_writes_nothing_over_it(desk: Desk) -> None:
-    first, second = desk.master(), desk.master(epoch=2)
-    desk.cloud.start("one", SUBMITTED)
-    await desk.look(first, 60.0)
+async def test_a_master_that_does_not_know_of_its_successor_writes_nothing_over_it(service: Service) -> None:
+    first, second = service.master(), service.master(epoch=2)
+    service.cloud.start("one", SUBMITTED)
+    await service.look(first, 60.0)
     await first.save()
-    await desk.look(second, 60.0)
+    await service.look(second, 60.0)
     await second.save()
-    await desk.look(first, 60.0)
+    await service.look(first, 60.0)
     await first.save()
-    assert await the_cost(desk.master(epoch=3)) == round(USD * 120 / 3600)
-    await desk.look(first, 60.0)
+    assert await the_cost(service.master(epoch=3)) == round(USD * 120 / 3600)
+    await service.look(first, 60.0)
     assert await the_cost(first) == round(USD * 240 / 3600), "it goes on from what the other wrote"
 
 
-async def test_who_does_not_lead_writes_nothing(desk: Desk) -> None:
-    books = desk.master(leads=False)
-    desk.cloud.start("one", SUBMITTED)
-    await desk.look(books)
+async def test_who_does_not_lead_writes_nothing(service: Service) -> None:
+    books = service.master(leads=False)
+    service.cloud.start("one", SUBMITTED)
+    await service.look(books)
     await books.save()
-    assert await desk.bucket.get(subjects.ledger_key(JOB)) is None
+    assert await service.bucket.get(subjects.ledger_key(JOB)) is None
 
 
-async def test_what_was_not_seen_is_made_up_for_by_the_next_look(desk: Desk) -> None:
-    books = desk.master()
-    desk.cloud.start("one", SUBMITTED)
-    await desk.look(books)
-    desk.cloud.away = True
-    await desk.look(books, 1000.0)
+async def test_what_was_not_seen_is_made_up_for_by_the_next_look(service: Service) -> None:
+    books = service.master()
+    service.cloud.start("one", SUBMITTED)
+    await service.look(books)
+    service.cloud.away = True
+    await service.look(books, 1000.0)
     assert await the_cost(books) == MicroDollars(round(USD * 5 / 3600))
-    desk.cloud.away = False
-    await desk.look(books, 795.0)
+    service.cloud.away = False
+    await service.look(books, 795.0)
     assert await the_cost(books) == USD // 2
 
 
-async def test_another_job_of_the_same_name_begins_at_nothing(desk: Desk) -> None:
-    books = desk.master()
-    desk.cloud.start("one", SUBMITTED)
-    await desk.look(books, 3600.0)
+async def test_another_job_of_the_same_name_begins_at_nothing(service: Service) -> None:
+    books = service.master()
+    service.cloud.start("one", SUBMITTED)
+    await service.look(books, 3600.0)
     await books.save()
     later = structs.replace(a_job(), record=Record(Phase.WAITING, "", Generation(0), 1, SUBMITTED + 3600))
     books.open(later)
-    await desk.look(books, 1800.0)
+    await service.look(books, 1800.0)
     assert await the_cost(books) == USD // 2
     await books.save()
-    assert (await desk.bucket.get(subjects.ledger_key(JOB))) is not None
+    assert (await service.bucket.get(subjects.ledger_key(JOB))) is not None
 
 
 @pytest.mark.parametrize("garbled", [b"no ledger", b'{"job": "\xff"}', b'{"version": 99}'])
-async def test_a_ledger_that_cannot_be_read_is_refused_and_never_written_over(desk: Desk, garbled: bytes) -> None:
-    await desk.bucket.put(subjects.ledger_key(JOB), garbled)
-    books = desk.master()
-    desk.cloud.start("one", SUBMITTED)
+async def test_a_ledger_that_cannot_be_read_is_refused_and_never_written_over(service: Service, garbled: bytes) -> None:
+    await service.bucket.put(subjects.ledger_key(JOB), garbled)
+    books = service.master()
+    service.cloud.start("one", SUBMITTED)
     for _ in range(2):
-        await desk.look(books, 1800.0)
+        await service.look(books, 1800.0)
         await books.save()
-    entry = await desk.bucket.get(subjects.ledger_key(JOB))
+    entry = await service.bucket.get(subjects.ledger_key(JOB))
     assert entry is not None and entry.value == garbled
     with pytest.raises(LedgerUnreadable):
         await books.ledger(JOB)
@@ -218,35 +220,37 @@ async def test_a_ledger_that_cannot_be_read_is_refused_and_never_written_over(de
     assert books.why_unreadable(JOB)
 
 
-async def test_a_ledger_that_another_master_made_unreadable_is_left_as_it_is(desk: Desk) -> None:
-    books = desk.master()
-    desk.cloud.start("one", SUBMITTED)
-    await desk.look(books)
+async def test_a_ledger_that_another_master_made_unreadable_is_left_as_it_is(service: Service) -> None:
+    books = service.master()
+    service.cloud.start("one", SUBMITTED)
+    await service.look(books)
     await books.save()
-    await desk.bucket.put(subjects.ledger_key(JOB), b'{"version": 2}')
+    await service.bucket.put(subjects.ledger_key(JOB), b'{"version": 2}')
     for _ in range(2):
-        await desk.look(books)
+        await service.look(books)
         await books.save()
-    entry = await desk.bucket.get(subjects.ledger_key(JOB))
+    entry = await service.bucket.get(subjects.ledger_key(JOB))
     assert entry is not None and entry.value == b'{"version": 2}'
     assert books.why_unreadable(JOB)
 
 
-async def test_a_ledger_that_can_be_read_again_goes_on_and_has_missed_nothing_that_is_still_there(desk: Desk) -> None:
-    desk.cloud.start("one", SUBMITTED)
-    before = desk.master()
-    await desk.look(before, 1800.0)
+async def test_a_ledger_that_can_be_read_again_continues_and_has_missed_nothing_that_is_still_there(
+    service: Service,
+) -> None:
+    service.cloud.start("one", SUBMITTED)
+    before = service.master()
+    await service.look(before, 1800.0)
     await before.save()
-    entry = await desk.bucket.get(subjects.ledger_key(JOB))
+    entry = await service.bucket.get(subjects.ledger_key(JOB))
     assert entry is not None
-    await desk.bucket.put(subjects.ledger_key(JOB), b"no ledger")
-    books = desk.master(epoch=2)
-    await desk.look(books, 900.0)
-    await desk.bucket.put(subjects.ledger_key(JOB), entry.value)
-    await desk.look(books, 900.0)
+    await service.bucket.put(subjects.ledger_key(JOB), b"no ledger")
+    books = service.master(epoch=2)
+    await service.look(books, 900.0)
+    await service.bucket.put(subjects.ledger_key(JOB), entry.value)
+    await service.look(books, 900.0)
     assert await the_cost(books) == USD
     await books.save()
-    assert await the_cost(desk.master(epoch=3)) == USD
+    assert await the_cost(service.master(epoch=3)) == USD
 
 
 def test_looks_do_not_pile_up_while_a_ledger_cannot_be_read() -> None:
@@ -256,23 +260,25 @@ def test_looks_do_not_pile_up_while_a_ledger_cannot_be_read() -> None:
     assert book.pending == []
 
 
-async def test_who_deletes_a_ledger_that_cannot_be_read_begins_with_the_machines_that_are_there(desk: Desk) -> None:
-    await desk.bucket.put(subjects.ledger_key(JOB), b"no ledger")
-    books = desk.master()
-    desk.cloud.start("one", SUBMITTED)
-    await desk.look(books, 1800.0)
-    await desk.bucket.delete(subjects.ledger_key(JOB))
-    await desk.look(books, 1800.0)
+async def test_who_deletes_a_ledger_that_cannot_be_read_begins_with_the_machines_that_are_there(
+    service: Service,
+) -> None:
+    await service.bucket.put(subjects.ledger_key(JOB), b"no ledger")
+    books = service.master()
+    service.cloud.start("one", SUBMITTED)
+    await service.look(books, 1800.0)
+    await service.bucket.delete(subjects.ledger_key(JOB))
+    await service.look(books, 1800.0)
     await books.save()
-    assert await the_cost(desk.master(epoch=2)) == USD
+    assert await the_cost(service.master(epoch=2)) == USD
 
 
-async def test_what_nodes_do_is_heard_from_the_job_and_its_clusters(desk: Desk) -> None:
-    books = desk.master()
+async def test_what_nodes_do_is_heard_from_the_job_and_its_clusters(service: Service) -> None:
+    books = service.master()
     for name in ("one", "two"):
-        desk.cloud.start(name, SUBMITTED)
-    await desk.look(books, 10.0)
-    books.see(CLUSTER, some_sights(wa="one", wb="two"), is_whole=True)
+        service.cloud.start(name, SUBMITTED)
+    await service.look(books, 10.0)
+    books.see(CLUSTER, some_observations(wa="one", wb="two"), is_whole=True)
     story = [
         (a_job("wa", "wb", phase=Phase.FORMING), 5.0),
         (a_job("wa", "wb", members=("wa",)), 20.0),
@@ -282,32 +288,32 @@ async def test_what_nodes_do_is_heard_from_the_job_and_its_clusters(desk: Desk) 
     ]
     for job, seconds in story:
         books.hear(job)
-        await desk.look(books, seconds)
+        await service.look(books, seconds)
     ledger = await books.ledger(JOB)
     assert ledger is not None
-    seconds_of = {line.doing: tally.node_ms // 1000 for line, tally in sums(ledger).lines.items()}
+    seconds_of = {line.activity: tally.node_ms // 1000 for line, tally in sums(ledger).lines.items()}
     assert seconds_of == {
-        Doing.STARTING: 20,
-        Doing.RECOVERING: 10 + 4,
-        Doing.WORKING: 20 + 2 * 30 + 1,
-        Doing.IDLE: 20 + 4 + 1,
+        Activity.STARTING: 20,
+        Activity.RECOVERING: 10 + 4,
+        Activity.WORKING: 20 + 2 * 30 + 1,
+        Activity.IDLE: 20 + 4 + 1,
     }
 
 
-async def test_steps_of_all_workers_are_counted_once_and_samples_go_on_after_a_restart(desk: Desk) -> None:
+async def test_steps_of_all_workers_are_counted_once_and_samples_continue_after_a_restart(service: Service) -> None:
     def a_report(worker: str, rank: int, first: int, last: int) -> Progress:
         ranks = (RankProgress(Rank(rank), first, last, samples=(last - first + 1) * 8),)
         return Progress(JOB, WorkerId(worker), Generation(1), ranks)
 
-    books = desk.master()
-    desk.cloud.start("one", SUBMITTED)
+    books = service.master()
+    service.cloud.start("one", SUBMITTED)
     for rank in (0, 1):
         books.hear_progress(a_report(f"w{rank}", rank, 0, 499))
-    await desk.look(books, 3600.0)
+    await service.look(books, 3600.0)
     await books.save()
-    books = desk.master(epoch=2)
+    books = service.master(epoch=2)
     books.hear_progress(a_report("w0", 0, 500, 999))
-    await desk.look(books)
+    await service.look(books)
     ledger = await books.ledger(JOB)
     assert ledger is not None
     assert (ledger.steps, ledger.samples) == (1000, 3 * 500 * 8)
@@ -354,12 +360,12 @@ def a_measured_report(first: int, last: int, gradient_bytes: int) -> Progress:
     return Progress(JOB, WorkerId("wa"), Generation(1), ranks)
 
 
-async def test_egress_is_counted_from_what_trainers_measure_without_any_profile_in_the_file(desk: Desk) -> None:
-    books = desk.master()
-    desk.cloud.start("one", SUBMITTED)
+async def test_egress_is_counted_from_what_trainers_measure_without_any_profile_in_the_file(service: Service) -> None:
+    books = service.master()
+    service.cloud.start("one", SUBMITTED)
     books.hear(two_regions(a_job("wa", "wb")))
     books.hear_progress(a_measured_report(0, 9, 1 << 30))
-    await desk.look(books)
+    await service.look(books)
     ledger = await books.ledger(JOB)
     assert ledger is not None
     there, back = ("us-central1-a", "europe-west4-a"), ("europe-west4-a", "us-central1-a")
@@ -368,36 +374,36 @@ async def test_egress_is_counted_from_what_trainers_measure_without_any_profile_
     assert cost_view(ledger).egress_micro_usd == 2 * 10 * per_gib > 0
 
 
-async def test_measured_bytes_win_over_those_of_the_file_and_each_step_counts_once(desk: Desk) -> None:
-    books = desk.master()
-    desk.cloud.start("one", SUBMITTED)
+async def test_measured_bytes_win_over_those_of_the_file_and_each_step_counts_once(service: Service) -> None:
+    books = service.master()
+    service.cloud.start("one", SUBMITTED)
     job = two_regions(a_job("wa", "wb"))
     profile = StepProfile(gradient_bytes=1000, compute={"L4": StepTime(0.1)})
     books.hear(structs.replace(job, spec=structs.replace(job.spec, profile=profile)))
     silent = Progress(JOB, WorkerId("wa"), Generation(1), (RankProgress(Rank(0), 0, 9),))
     books.hear_progress(silent)
-    await desk.look(books)
+    await service.look(books)
     for _ in range(2):
         books.hear_progress(a_measured_report(10, 19, 600))
-    await desk.look(books)
+    await service.look(books)
     ledger = await books.ledger(JOB)
     assert ledger is not None
     assert {sent.sent_bytes for sent in ledger.egress.values()} == {10 * 1000 + 10 * 600}
 
 
-async def test_the_view_adds_up(desk: Desk) -> None:
-    books = desk.master()
+async def test_the_view_adds_up(service: Service) -> None:
+    books = service.master()
     for number in range(7):
-        desk.cloud.start(f"node-{number}", SUBMITTED + number * 1.7)
+        service.cloud.start(f"node-{number}", SUBMITTED + number * 1.7)
     for _ in range(20):
-        desk.cloud.usd += 1
-        await desk.look(books, 7.3)
+        service.cloud.usd += 1
+        await service.look(books, 7.3)
     ledger = await books.ledger(JOB)
     assert ledger is not None
     view = cost_view(ledger)
     assert view.machines == 7
     assert view.micro_usd_per_hour == hourly(ledger) == 7 * 21 * USD
-    for parts in (view.by_doing, view.by_region, view.by_accelerator, dict(view.by_hour)):
+    for parts in (view.by_activity, view.by_region, view.by_accelerator, dict(view.by_hour)):
         assert sum(parts.values()) == view.nodes_micro_usd
     assert sum(line.micro_usd for line in view.lines) == view.nodes_micro_usd
     assert view.by_accelerator.keys() == {"L4"}
@@ -432,44 +438,46 @@ def test_a_ring_sends_over_each_link_between_zones() -> None:
 
 
 def test_a_worker_of_which_no_node_is_known_says_nothing_of_any() -> None:
-    assert doings_of(a_job("wa", "wb"), lambda _, worker: "one" if worker == "wa" else "") == {"one": Doing.WORKING}
-    assert doings_of(a_job("wa", phase=Phase.SUCCEEDED), lambda *_: "one") == {"one": Doing.IDLE}
+    assert activities_of(a_job("wa", "wb"), lambda _, worker: "one" if worker == "wa" else "") == {
+        "one": Activity.WORKING
+    }
+    assert activities_of(a_job("wa", phase=Phase.SUCCEEDED), lambda *_: "one") == {"one": Activity.IDLE}
 
 
 def test_a_worker_that_warms_up_is_not_idle() -> None:
     job = a_job("wa", phase=Phase.WAITING)
     warming = {worker: structs.replace(known, phase=WorkerPhase.WARMING) for worker, known in job.workers.items()}
-    assert doings_of(structs.replace(job, workers=warming), lambda *_: "one") == {"one": Doing.STARTING}
+    assert activities_of(structs.replace(job, workers=warming), lambda *_: "one") == {"one": Activity.STARTING}
 
 
-async def test_that_a_job_has_no_machines_is_known_to_the_next_master_too(desk: Desk) -> None:
-    books = desk.master()
+async def test_that_a_job_has_no_machines_is_known_to_the_next_master_too(service: Service) -> None:
+    books = service.master()
     for _ in range(3):
-        await desk.look(books, 60.0)
+        await service.look(books, 60.0)
     await books.save()
-    ledger = await desk.master(epoch=2).ledger(JOB)
+    ledger = await service.master(epoch=2).ledger(JOB)
     assert ledger is not None
-    assert ledger.looked_ms == round(desk.clock.wall_s() * 1000)
+    assert ledger.looked_ms == round(service.clock.wall_s() * 1000)
 
 
-async def test_of_a_job_that_has_ended_and_has_no_machines_nothing_more_is_kept(desk: Desk) -> None:
-    books = desk.master()
+async def test_of_a_job_that_has_ended_and_has_no_machines_nothing_more_is_kept(service: Service) -> None:
+    books = service.master()
     books.hear(a_job(phase=Phase.SUCCEEDED))
-    await desk.look(books)
+    await service.look(books)
     await books.save()
-    assert await desk.bucket.get(subjects.ledger_key(JOB)) is None
+    assert await service.bucket.get(subjects.ledger_key(JOB)) is None
 
 
-async def test_the_last_look_is_remembered_however_long_ago_it_was(desk: Desk) -> None:
-    books = desk.master()
-    desk.cloud.start("one", SUBMITTED)
-    await desk.look(books)
-    desk.cloud.take("one")
-    await desk.look(books)
-    looked_ms = round(desk.clock.wall_s() * 1000)
-    desk.cloud.away = True
+async def test_the_last_look_is_remembered_however_long_ago_it_was(service: Service) -> None:
+    books = service.master()
+    service.cloud.start("one", SUBMITTED)
+    await service.look(books)
+    service.cloud.take("one")
+    await service.look(books)
+    looked_ms = round(service.clock.wall_s() * 1000)
+    service.cloud.away = True
     for step in range(5):
-        await desk.look(books, 1000.0)
+        await service.look(books, 1000.0)
         books.hear_progress(a_measured_report(step, step, 1 << 20))
     ledger = await books.ledger(JOB)
     assert ledger is not None
@@ -483,17 +491,19 @@ def test_where_nobody_looks_nobody_is_blind() -> None:
     assert books.why_blind() == ""
 
 
-async def test_a_refusal_of_the_cloud_is_no_crash_but_after_a_while_nobody_knows_what_there_is(desk: Desk) -> None:
-    books = desk.master()
+async def test_a_refusal_of_the_cloud_is_no_crash_but_after_a_while_nobody_knows_what_there_is(
+    service: Service,
+) -> None:
+    books = service.master()
 
     class Closed(PricedCloud):
         async def machines(self) -> Any:
             return Refused("the API is disabled", "enable it")
 
     for seconds, why in ((0.0, ""), (BLIND_S, ""), (1.0, "the API is disabled")):
-        desk.clock.now_s += seconds
-        await books.observe(await look_at(Closed(), desk.clock.wall_s()), FLEET)
+        service.clock.now_s += seconds
+        await books.observe(await look_at(Closed(), service.clock.wall_s()), FLEET)
         assert books.why_blind() == why, "a moment is no matter"
     assert await the_cost(books) == 0, "what a budget assumes is not booked"
-    await desk.look(books)
+    await service.look(books)
     assert books.why_blind() == ""

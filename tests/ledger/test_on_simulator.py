@@ -1,4 +1,4 @@
-"""The ledger against the simulator's own bill, of a run in which prices move, nodes are taken and masters change."""
+"""The ledger against the simulator's own bill, of a run with changing prices, preempted nodes and new masters."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -24,12 +24,12 @@ from controlplane.ledger.views import cost_view
 from messages import subjects
 from messages.costs import CostView
 from messages.ids import Epoch, JobName
-from messages.jobs import JobSpec, Launch
 from runtime.bus import Bucket, Bus
 from runtime.clock import SystemClock
 from tests.clouds.contract import a_pool, until
 from tests.clouds.simulated import SMALL_DISKS, ZONE, SimulatedStage
 from tests.conftest import eventually
+from tests.specs import a_spec
 
 FLEET = "a-fleet"
 JOB = JobName("a-job")
@@ -38,7 +38,7 @@ OTHER_ZONE = "us-central1-b"
 LOOK_S = 0.02
 WITHIN = 0.01
 PROMPT_S = 0.1
-"""Looks that were further apart, on a machine that was busy with other things, are allowed for."""
+"""Looks may be further apart on a busy machine."""
 TRACE = f"""time_s,zone,accelerator,capacity,price,notice_s
 0,{ZONE},nvidia-l4,8,0.50,
 5,{ZONE},nvidia-l4,8,1.10,
@@ -48,7 +48,7 @@ TRACE = f"""time_s,zone,accelerator,capacity,price,notice_s
 
 
 class WatchedCloud(LeadersCloud):
-    """Knows when it was looked at."""
+    """A cloud that records the times of looks."""
 
     def __init__(self, cloud: Cloud) -> None:
         self.observer = Observer(cloud, SystemClock(), every_s=LOOK_S)
@@ -61,7 +61,7 @@ class WatchedCloud(LeadersCloud):
         return look
 
     def delay_s(self) -> float:
-        """By how much a look was late, at most."""
+        """The most seconds by which a look was late."""
         return max(0.0, *(after - before - PROMPT_S for before, after in pairwise(self._looks_s)))
 
 
@@ -74,12 +74,12 @@ class Run:
         self._bucket = bucket
         self._http = http
         self._clock = SystemClock()
-        spec = JobSpec(name=JOB, launch=Launch(script="train.py"))
+        spec = a_spec(JOB)
         self._job: Job = new_job(spec, epoch=Epoch(1), at_s=0.0, submitted_at=self._clock.wall_s())
 
     @asynccontextmanager
     async def master(self, epoch: int) -> AsyncIterator[Books]:
-        """Looks again and again; at its end it dies unsaved."""
+        """A master that looks repeatedly; at its end it dies without saving."""
         books = Books(self._bucket, self._clock, Leadership(Epoch(epoch), lambda: Epoch(epoch)), save_s=0.3)
         books.open(self._job)
         tasks = (
@@ -135,7 +135,7 @@ async def the_view(books: Books) -> CostView:
 
 
 async def at_its_end(books: Books) -> CostView:
-    """Once it has seen that nothing is left."""
+    """The ledger's total once it has seen that no machine is left."""
 
     async def machines() -> int:
         return (await the_view(books)).machines
@@ -215,7 +215,7 @@ async def test_nodes_that_come_after_they_were_given_up_are_paid_for_until_they_
 
 
 async def _until_replaced(run: Run, before: set[str]) -> None:
-    """Some were taken, and others came in their place."""
+    """Some machines were preempted and replaced."""
 
     async def replaced() -> bool:
         now = {machine.id for machine in await run.machines()}

@@ -1,4 +1,4 @@
-"""What must hold of every ledger: nothing counts twice, nothing is lost, whatever comes late, twice or split."""
+"""Properties of every ledger: nothing counts twice or is lost, whatever comes late, twice or split."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -8,12 +8,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from controlplane.ledger.amounts import node_money, node_money_by
-from controlplane.ledger.events import DoingsChanged, LedgerEvent, MachinesListed, PricesChanged, StepsCommitted
+from controlplane.ledger.events import ActivitiesChanged, LedgerEvent, MachinesListed, PricesChanged, StepsCommitted
 from controlplane.ledger.learn import learn
 from controlplane.ledger.records import decode_ledger, encode_ledger
 from controlplane.ledger.settle import sums
 from controlplane.ledger.spending import spent
-from controlplane.ledger.state import SETTLES_MS, Doing, Ledger, Rate, Tally, new_ledger
+from controlplane.ledger.state import SETTLES_MS, Activity, Ledger, Rate, Tally, new_ledger
 from messages.ids import Epoch
 from tests.ledger.builders import A100, JOB, L4, Life, a_life, a_look, a_rate, at, total
 
@@ -41,22 +41,24 @@ prices = st.builds(
     st.sampled_from(KINDS),
     st.integers(0, 10**7),
 )
-doings = st.builds(
-    lambda s, name, doing: DoingsChanged(at(s), {f"node-{name}": doing}),
+activities = st.builds(
+    lambda s, name, activity: ActivitiesChanged(at(s), {f"node-{name}": activity}),
     seconds,
     st.integers(0, 3),
-    st.sampled_from(Doing),
+    st.sampled_from(Activity),
 )
 steps = st.builds(lambda s, last: StepsCommitted(at(s), 0, last), seconds, st.integers(0, 999))
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[LedgerEvent]:
-    """In the order in which they happened; looks come often, as they do."""
+    """Events in the order in which they happened, with frequent looks."""
     lived = draw(lives)
     times = sorted(draw(st.sets(seconds, min_size=1, max_size=20)))
     facts: list[LedgerEvent] = [a_look(at(s), lived) for s in times]
-    facts += draw(st.lists(prices, max_size=6)) + draw(st.lists(doings, max_size=8)) + draw(st.lists(steps, max_size=3))
+    facts += (
+        draw(st.lists(prices, max_size=6)) + draw(st.lists(activities, max_size=8)) + draw(st.lists(steps, max_size=3))
+    )
     return sorted(facts, key=lambda fact: fact.at_ms)
 
 
@@ -165,9 +167,9 @@ def _clerk(events: Sequence[LedgerEvent]) -> Tally:
 
 
 def _moment(events: Sequence[LedgerEvent], kind: object, now_ms: int) -> Tally:
-    told = [event for event in events if isinstance(event, PricesChanged) and kind in event.rates]
-    held = [event for event in told if event.at_ms <= now_ms] or [
-        event for event in told if event.at_ms == min(each.at_ms for each in told)
+    reported = [event for event in events if isinstance(event, PricesChanged) and kind in event.rates]
+    held = [event for event in reported if event.at_ms <= now_ms] or [
+        event for event in reported if event.at_ms == min(each.at_ms for each in reported)
     ]
     if not held:
         return Tally(MOMENT_MS, unpriced_ms=MOMENT_MS)

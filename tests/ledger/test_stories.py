@@ -1,14 +1,14 @@
-"""A ledger's sums by hand: what is paid for, from when to when, and what of it was of use."""
+"""A ledger's amounts by hand: what is paid for, for which time, and how much of it was useful."""
 
 import pytest
 
 from controlplane.catalog.money import MicroDollars
-from controlplane.ledger.events import DoingsChanged, Hop, PricesChanged, StepsCommitted
+from controlplane.ledger.events import ActivitiesChanged, Hop, PricesChanged, StepsCommitted
 from controlplane.ledger.learn import learn
 from controlplane.ledger.records import LedgerUnreadable, decode_ledger, encode_ledger
 from controlplane.ledger.settle import sums
 from controlplane.ledger.spending import forecast, hourly, per_steps, spent
-from controlplane.ledger.state import ENDED_AT_MOST, HOURS_AT_MOST, SETTLES_MS, Doing, Line
+from controlplane.ledger.state import ENDED_AT_MOST, HOURS_AT_MOST, SETTLES_MS, Activity, Line
 from messages.ids import Epoch
 from tests.ledger.builders import A100, JOB, L4, a_ledger, a_life, a_look, a_rate, at, looks, total
 
@@ -59,12 +59,12 @@ def test_time_without_a_price_is_told_and_counts_as_free() -> None:
 
 def test_what_nodes_do_divides_their_cost_and_a_new_machine_does_not_inherit_it() -> None:
     first, second = a_life("1", name="node", lived_s=398), a_life("2", name="node", started_s=500, lived_s=9000)
-    told = [(60, Doing.IDLE), (100, Doing.WORKING), (300, Doing.RECOVERING), (600, Doing.WORKING)]
-    doings = [DoingsChanged(at(s), {"node": doing}) for s, doing in told]
-    events = sorted([*looks([first, second], 4, 1000), *doings], key=lambda event: event.at_ms)
+    reported = [(60, Activity.IDLE), (100, Activity.WORKING), (300, Activity.RECOVERING), (600, Activity.WORKING)]
+    activities = [ActivitiesChanged(at(s), {"node": activity}) for s, activity in reported]
+    events = sorted([*looks([first, second], 4, 1000), *activities], key=lambda event: event.at_ms)
     ledger = a_ledger(PRICE, *events)
-    seconds = {line.doing: tally.node_ms // 1000 for line, tally in sums(ledger).lines.items()}
-    assert seconds == {Doing.STARTING: 160, Doing.IDLE: 40, Doing.WORKING: 600, Doing.RECOVERING: 98}
+    seconds = {line.activity: tally.node_ms // 1000 for line, tally in sums(ledger).lines.items()}
+    assert seconds == {Activity.STARTING: 160, Activity.IDLE: 40, Activity.WORKING: 600, Activity.RECOVERING: 98}
 
 
 def test_on_demand_is_what_the_same_time_would_have_cost() -> None:
@@ -88,13 +88,13 @@ def test_steps_are_counted_once_and_send_what_they_send() -> None:
     assert ledger.egress["us-central1-a", "europe-west4-a"].sent_bytes == 1 << 30
 
 
-def test_a_thousand_steps_cost_what_was_spent_and_the_rest_is_foretold_from_it() -> None:
+def test_a_thousand_steps_cost_what_was_spent_and_the_rest_is_forecast_from_it() -> None:
     ledger = a_ledger(PRICE, a_look(at(3600), [a_life(lived_s=9000)]), StepsCommitted(at(3600), 0, 1999))
     assert per_steps(ledger) == USD // 2
-    foretold = forecast(ledger, 10_000)
-    assert foretold is not None
-    assert (foretold.total, foretold.remaining, foretold.remaining_steps) == (5 * USD, 4 * USD, 8000)
-    assert foretold.remaining_s == pytest.approx(4 * 3600)
+    found = forecast(ledger, 10_000)
+    assert found is not None
+    assert (found.total, found.remaining, found.remaining_steps) == (5 * USD, 4 * USD, 8000)
+    assert found.remaining_s == pytest.approx(4 * 3600)
 
 
 def test_nothing_is_foretold_without_steps() -> None:
@@ -125,8 +125,8 @@ def test_it_stays_small_however_long_a_job_runs() -> None:
     for number in range(1500):
         near = lives[max(0, number - 3) : number + 3]
         price = PricesChanged(at(number * 120), {L4: a_rate(1.0 + number % 7)})
-        doing = DoingsChanged(at(number * 120 + 20), {f"node-{number}": Doing.WORKING})
-        for event in (price, a_look(at(number * 120 + 10), near), doing):
+        activity = ActivitiesChanged(at(number * 120 + 20), {f"node-{number}": Activity.WORKING})
+        for event in (price, a_look(at(number * 120 + 10), near), activity):
             ledger = learn(ledger, event)
     assert len(ledger.hours) == HOURS_AT_MOST
     assert len(ledger.ended) == ENDED_AT_MOST
@@ -141,7 +141,7 @@ def test_sums_larger_than_what_json_keeps_exact_survive_a_restart() -> None:
     settled = a_ledger(PricesChanged(at(0), {L4: a_rate(98_765.432101)}), *(a_look(at(s), [life]) for s in (1e8, 2e8)))
     for each in (ledger, settled):
         assert decode_ledger(JOB, encode_ledger(each, Epoch(3)))[0] == each
-    assert settled.lines[Line(L4, Doing.STARTING)].cost > 1 << 63
+    assert settled.lines[Line(L4, Activity.STARTING)].cost > 1 << 63
     assert settled.settles_ms == at(2e8) - SETTLES_MS
 
 
@@ -152,7 +152,7 @@ def test_what_is_no_ledger_is_refused(value: bytes) -> None:
 
 
 def test_a_ledger_with_google_s_names_of_accelerators_is_read_with_the_catalog_s() -> None:
-    """As masters wrote it before kinds of machines had one name."""
+    """A record from before kinds of machines had one name."""
     google = L4._replace(accelerator="nvidia-l4")
     before = a_ledger(
         PricesChanged(at(0), {google: a_rate(2.0)}), *looks([a_life("1", kind=google)], every_s=60, until_s=3600)
@@ -163,7 +163,7 @@ def test_a_ledger_with_google_s_names_of_accelerators_is_read_with_the_catalog_s
 
 
 def test_the_same_machines_under_two_names_are_one_line_when_they_are_read() -> None:
-    """After a master of an older version wrote in between."""
+    """A record after a write by a master of an older version."""
     google = L4._replace(accelerator="nvidia-l4")
     lives = [a_life("1", kind=google), a_life("2", kind=L4)]
     rates = {google: a_rate(2.0), L4: a_rate(2.0)}

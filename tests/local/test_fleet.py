@@ -1,10 +1,10 @@
-"""The fleet of the demonstration is that of the example, at the stack's own simulator."""
+"""The fleet of the demonstration: the example file with the addresses of the stack's simulator."""
 
 from pathlib import Path
 
 from tests.clouds.gke_fleets import read_gke_fleet
 from tradewind.demo import FLEET
-from tradewind.local.fleet import fleet_at, home, read_fleet, region
+from tradewind.local.fleet import decode_fleet, fleet_at, home, region
 
 
 def test_the_master_reads_it_as_the_example_with_other_addresses_and_room_for_all_workers(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_the_master_reads_it_as_the_example_with_other_addresses_and_room_for_al
 
 
 def test_two_regions_are_known_by_their_clusters() -> None:
-    fleet = read_fleet(fleet_at(FLEET.read_text(), 4100, 4101, workers=4))
+    fleet = decode_fleet(fleet_at(FLEET.read_text(), 4100, 4101, workers=4))
     assert home(fleet).zones == ("us-central1-a", "us-central1-b")
     regions = {cluster.name: region(cluster) for cluster in fleet.clusters}
     assert regions == {"sim-us": "us-central1", "sim-eu": "europe-west4"}

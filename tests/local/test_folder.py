@@ -1,4 +1,4 @@
-"""The folder of a local stack goes with it; what says why a stack failed stays, and where it is is said."""
+"""The folder of a local stack is removed with it, but stays after a failure, and its path is printed."""
 
 from pathlib import Path
 
@@ -8,11 +8,13 @@ from runtime.errors import UserError
 from tradewind.local.parts import StackFailed
 from tradewind.local.stack import own_folder
 
+WHY_IT_FAILED = "why it failed"
+
 
 def folder_after(error: BaseException) -> tuple[Path, list[str]]:
     said: list[str] = []
     with pytest.raises(BaseExceptionGroup) as raised, own_folder(said.append, keep=False) as folder:
-        (folder / "master.log").write_text("why it failed")
+        (folder / "master.log").write_text(WHY_IT_FAILED)
         raise BaseExceptionGroup("of a task group", [error])
     assert raised.value.exceptions
     return folder, said
@@ -20,8 +22,8 @@ def folder_after(error: BaseException) -> tuple[Path, list[str]]:
 
 def test_what_a_failed_stack_wrote_is_kept_and_said_where() -> None:
     folder, said = folder_after(StackFailed("The master did not become ready:"))
-    assert (folder / "master.log").read_text() == "why it failed"
-    assert said == [f"logs and state are in {folder}"]
+    assert (folder / "master.log").read_text() == WHY_IT_FAILED
+    assert len(said) == 1 and said[0].endswith(f" {folder}")
     (folder / "master.log").unlink()
     folder.rmdir()
 

@@ -1,4 +1,4 @@
-"""Parts of the local stack are started again when they die, but not for ever."""
+"""Parts of the local stack restart when they end, a limited number of times."""
 
 import asyncio
 from pathlib import Path
@@ -9,6 +9,8 @@ from runtime.errors import UserError
 from tests.conftest import eventually
 from tradewind.local import parts
 from tradewind.local.parts import BusServer, StackFailed, keep
+
+LAST = "ImportError: no module"
 
 
 class FakePart:
@@ -45,26 +47,26 @@ async def test_a_part_that_dies_is_started_again_and_that_is_said(tmp_path: Path
     await eventually(lambda: part.starts == 3)
     keeping.cancel()
     await asyncio.wait({keeping})
-    assert said == ["the master ended with -9 and is started again", "the master ended with 1 and is started again"]
+    assert said == [parts.restart_text("master", -9), parts.restart_text("master", 1)]
 
 
 async def test_a_part_that_cannot_live_is_given_up_with_its_last_lines(tmp_path: Path) -> None:
-    (tmp_path / "master.log").write_text("one\nImportError: no module\n")
+    (tmp_path / "master.log").write_text(f"one\n{LAST}\n")
     part = FakePart(tmp_path / "master.log", 1, 1, 1, 1, 1)
     with pytest.raises(StackFailed) as refused:
-        await keep(part, lambda sentence: None)
+        await keep(part, lambda message: None)
     assert part.starts == 1 + parts.EARLY_AT_MOST
-    assert refused.value.hint.endswith(f"all of them in {part.log_file}")
-    assert refused.value.problems[-1] == "ImportError: no module"
+    assert refused.value.hint.endswith(f" {part.log_file}")
+    assert refused.value.problems[-1] == LAST
 
 
 @pytest.mark.parametrize("code", parts.FINAL_CODES)
 async def test_a_mistake_of_a_person_is_not_tried_again(tmp_path: Path, code: int) -> None:
     part = FakePart(tmp_path / "master.log", code)
     with pytest.raises(UserError) as refused:
-        await keep(part, lambda sentence: None)
+        await keep(part, lambda message: None)
     assert part.starts == 1
-    assert "the master" in refused.value.sentence.lower()
+    assert "the master" in refused.value.message.lower()
 
 
 def test_a_bus_that_was_not_started_is_no_process(tmp_path: Path) -> None:

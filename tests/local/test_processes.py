@@ -1,15 +1,15 @@
-"""Processes below this one are found and ended, whatever they do; killed with the command, they do not outlive it."""
+"""Descendants of this process are found and ended, also if the command is killed."""
 
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from runtime import children
+from tests.conftest import eventually_blocking
 from tests.escaping import escape_source, escaped
 from tradewind.local import processes
 from tradewind.local.guard import MARK, execute, marked
@@ -27,7 +27,7 @@ WAIT_S = 30.0
 
 @contextmanager
 def a_family(environ: dict[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
-    """A parent, a child and a grandchild in another session, none of which minds SIGTERM."""
+    """A parent, a child and a grandchild in another session, that all ignore SIGTERM."""
     parent = subprocess.Popen(
         [sys.executable, "-c", FAMILY], stdout=subprocess.PIPE, text=True, env={**os.environ, **(environ or {})}
     )
@@ -42,11 +42,8 @@ def a_family(environ: dict[str, str] | None = None) -> Iterator[subprocess.Popen
             parent.stdout.close()
 
 
-def until_dead(pids: list[int]) -> bool:
-    until_s = time.monotonic() + WAIT_S
-    while not all(map(children.is_dead, pids)) and time.monotonic() < until_s:
-        time.sleep(0.01)
-    return all(map(children.is_dead, pids))
+def wait_dead(pids: list[int]) -> None:
+    eventually_blocking(lambda: all(map(children.is_dead, pids)), f"the end of {pids}", WAIT_S)
 
 
 def test_a_lost_machine_takes_everything_below_it_along() -> None:
@@ -55,7 +52,7 @@ def test_a_lost_machine_takes_everything_below_it_along() -> None:
         killed = processes.kill_tree(parent.pid)
         assert len(below) == 2
         assert sorted(killed) == sorted([parent.pid, *below])
-        assert until_dead(killed)
+        wait_dead(killed)
 
 
 def test_a_process_that_has_ended_is_not_alive_even_before_it_is_waited_for() -> None:

@@ -1,4 +1,4 @@
-"""A cluster and its workers that exist on the bus only: they speak as the real ones do, and train nothing."""
+"""A cluster and its workers that exist only on the bus: they send the messages of real ones and train nothing."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 
 from messages import subjects
-from messages.clusters import Answer, ClusterHeartbeat, KeepWorkers, Presence, RemoveWorkers, WorkerSight
+from messages.clusters import Answer, ClusterHeartbeat, KeepWorkers, Presence, RemoveWorkers, WorkerObservation
 from messages.codec import Received
 from messages.envelope import Envelope, Message
 from messages.ids import ClusterName, Generation, JobName, Rank, WorkerId
@@ -22,10 +22,10 @@ from messages.workers import (
     WorkerReady,
     WorkerStatus,
 )
-from messages.worlds import Assignment, Halt, LogLines, Progress, RankProgress, Release
+from messages.worlds import Assignment, GatheredProgress, Halt, LogLines, Progress, RankProgress, Release
 from runtime.bus import Bus
 from runtime.settings import BusSettings
-from tests.master.waits import until
+from tests.conftest import eventually
 
 HEARTBEAT_S = 0.2
 
@@ -42,11 +42,11 @@ class FakeFleet:
         self.cluster = ClusterName(cluster)
         self.workers: dict[WorkerId, Worker] = {}
         self.heard: list[tuple[Message, Envelope]] = []
-        """Everything that a master said to workers."""
+        """All messages of a master to workers."""
         self.keeps: dict[JobName, int] = {}
         self.beats = 0
-        """Heartbeats so far."""
-        self._gone: list[WorkerSight] = []
+        """Number of heartbeats."""
+        self._gone: list[WorkerObservation] = []
         self._incarnation = secrets.token_hex(4)
         self._seq = itertools.count(1)
         self._names = itertools.count(1)
@@ -61,18 +61,22 @@ class FakeFleet:
             await asyncio.sleep(HEARTBEAT_S)
 
     def tell_topology(self) -> None:
-        sights = tuple(
-            WorkerSight(worker.status.worker, worker.status.job, Presence.ALIVE, status=worker.status)
+        observations = tuple(
+            WorkerObservation(worker.status.worker, worker.status.job, Presence.ALIVE, status=worker.status)
             for worker in self.workers.values()
         )
         heartbeat = ClusterHeartbeat(
-            self.cluster, self._incarnation, next(self._seq), workers=(*sights, *self._gone), keeps=dict(self.keeps)
+            self.cluster,
+            self._incarnation,
+            next(self._seq),
+            workers=(*observations, *self._gone),
+            keeps=dict(self.keeps),
         )
         self.bus.publish(subjects.cluster_heartbeat(self.cluster), heartbeat)
 
     async def until_beats(self, more: int) -> None:
         last = self.beats + more
-        await until(lambda: self.beats >= last, f"{more} heartbeats")
+        await eventually(lambda: self.beats >= last, what=f"{more} heartbeats")
 
     def of(self, job: JobName) -> list[Worker]:
         return [worker for worker in self.workers.values() if worker.status.job == job]
@@ -85,14 +89,16 @@ class FakeFleet:
         return worker
 
     def vanish(self, worker: Worker) -> None:
-        """Without a word; the controller sees its process end."""
+        """Ends a worker without a message; the controller sees its process end."""
         del self.workers[worker.status.worker]
         # In every topology from now on: the next one may replace this one before it is sent.
-        self._gone.append(WorkerSight(worker.status.worker, worker.status.job, Presence.GONE, why="its process exited"))
+        self._gone.append(
+            WorkerObservation(worker.status.worker, worker.status.job, Presence.GONE, why="its process exited")
+        )
         self.tell_topology()
 
     def exit(self, job: JobName, code: int = 0, tail: tuple[str, ...] = ()) -> None:
-        """All trainers of the job end."""
+        """Ends all trainers of the job."""
         for worker in self.of(job):
             exits = tuple(TrainerExit(rank, code, tail=tail) for rank in worker.ranks)
             self._become(worker, WorkerPhase.ENDED, exits=exits)
@@ -100,10 +106,11 @@ class FakeFleet:
                 self._tell(worker, "exited", WorkerExited(worker.status, exit_))
 
     def report(self, job: JobName, step: int, loss: float) -> None:
+        reports = []
         for worker in self.of(job):
             ranks = tuple(RankProgress(rank, step, step, loss, 8, float(step), float(step)) for rank in worker.ranks)
-            progress = Progress(job, worker.status.worker, worker.status.generation, ranks)
-            self.bus.publish(subjects.progress(job), progress)
+            reports.append(Progress(job, worker.status.worker, worker.status.generation, ranks))
+        self.bus.publish(subjects.progress(job), GatheredProgress(job, self.cluster, tuple(reports)))
 
     async def log(self, job: JobName, rank: int, lines: Iterable[str], *, stderr: bool = False) -> None:
         message = LogLines(job, Rank(rank), Generation(1), WorkerId("w"), tuple(lines), stderr=stderr)
@@ -147,9 +154,9 @@ class FakeFleet:
                     self._tell(worker, "parked", WorkerParked(worker.status))
         elif isinstance(said, Release):
             for name in said.workers:
-                leaver = self.workers.pop(name, None)
-                if leaver is not None:
-                    self._tell(leaver, "left", WorkerLeft(leaver.status, "released"))
+                leaving_worker = self.workers.pop(name, None)
+                if leaving_worker is not None:
+                    self._tell(leaving_worker, "left", WorkerLeft(leaving_worker.status, "released"))
 
     def _obey(self, worker: Worker, said: Assignment) -> None:
         member = next((member for member in said.members if member.worker == worker.status.worker), None)

@@ -15,20 +15,17 @@ import msgspec
 
 from messages.api import Health, JobView, Version
 from messages.ids import JobName
-from messages.jobs import Failures, JobSpec, Launch, Timeouts, Workers
+from messages.jobs import Failures, JobSpec, Timeouts
 from runtime.children import free_port
+from tests import specs
+from tests.conftest import PATIENCE_S, eventual_answer
 from tests.light import light_torch
-from tests.master.waits import PATIENCE_S, until_asked
 
 
 def a_spec(name: str, workers: int = 2, *, least: int = 1, failures: int = 0, ranks: int = 1) -> JobSpec:
-    return JobSpec(
-        name,
-        Launch(script="train.py"),
-        Workers(max=workers, min=least, ranks=ranks),
-        failures=Failures(max=failures, backoff_s=0.1),
-        timeouts=Timeouts(stop_grace_s=1.0),
-    )
+    """A spec with short delays."""
+    quick = {"failures": Failures(max=failures, backoff_s=0.1), "timeouts": Timeouts(stop_grace_s=1.0)}
+    return specs.a_spec(name, workers, least=least, ranks=ranks, **quick)
 
 
 @dataclass(frozen=True)
@@ -42,8 +39,10 @@ class Api:
             return response.status, msgspec.json.decode(await response.read())
 
     async def ask_leader(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """Also through a time in which the master does not lead: on a busy machine it may miss its own lease."""
-        return await until_asked(lambda: self.ask(method, path, body), lambda got: got[0] != 503, "the master to lead")
+        """Asks until a leader answers: on a busy machine the master may lose its lease for a moment."""
+        return await eventual_answer(
+            lambda: self.ask(method, path, body), lambda got: got[0] != 503, "the master to lead"
+        )
 
     async def submit(self, spec: JobSpec) -> JobView:
         status, view = await self.ask_leader("POST", "/v1/jobs", spec)
@@ -56,7 +55,7 @@ class Api:
         return msgspec.convert(view, JobView)
 
     async def until_phase(self, name: str, phase: str) -> JobView:
-        return await until_asked(lambda: self.job(name), lambda view: view.phase == phase, f"{name} is {phase}")
+        return await eventual_answer(lambda: self.job(name), lambda view: view.phase == phase, f"{name} is {phase}")
 
     async def health(self) -> Health:
         _, health = await self.ask("GET", "/healthz")
@@ -67,7 +66,7 @@ class Api:
         return msgspec.convert(version, Version)
 
     async def lines(self, path: str, seen: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
-        """Until the stream ends by itself; `seen` gets each as it comes."""
+        """Reads lines until the stream ends; appends each to `seen` at once."""
         seen = [] if seen is None else seen
         async with self.session.get(self.url + path, timeout=aiohttp.ClientTimeout(PATIENCE_S)) as response:
             assert response.status == 200, await response.text()
@@ -81,7 +80,7 @@ class Api:
 
 
 class MasterProcess:
-    """Its stores are light: the workers that it is tested with exist on the bus only, and no rank comes to a store."""
+    """A master process with light stores: its workers exist only on the bus, and no rank uses a store."""
 
     def __init__(self, nats_url: str, folder: Path, **environ: str) -> None:
         self.port = free_port()
@@ -129,7 +128,7 @@ async def running_master(nats_url: str, folder: Path, **environ: str) -> AsyncIt
     try:
         async with aiohttp.ClientSession(headers=headers) as session:
             api = Api(session, process.url)
-            await until_asked(lambda: answers(api), bool, "the API to answer")
+            await eventual_answer(lambda: answers(api), bool, "the API to answer")
             yield process, api
     finally:
         await process.kill()

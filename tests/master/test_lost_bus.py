@@ -1,4 +1,4 @@
-"""The bus is killed and comes back without its data, under a master that goes on."""
+"""The bus is killed and comes back without its data, while the master runs."""
 
 import shutil
 import signal
@@ -9,12 +9,12 @@ import pytest
 from messages import subjects
 from messages.ids import JobName
 from runtime.nats_server import NatsServer
+from tests.conftest import eventual_answer
 from tests.master.fleet import fake_fleet
 from tests.master.process import Api, a_spec, running_master
-from tests.master.waits import until_asked
 
 
-async def test_a_master_leads_anew_with_the_jobs_that_it_held(tmp_path: Path) -> None:
+async def test_a_master_leads_again_with_the_jobs_that_it_held(tmp_path: Path) -> None:
     async with (
         NatsServer(tmp_path / "nats") as server,
         running_master(server.url, tmp_path) as (master, api),
@@ -25,7 +25,7 @@ async def test_a_master_leads_anew_with_the_jobs_that_it_held(tmp_path: Path) ->
         await server.kill()
         shutil.rmtree(server.folder)
         await server.start()
-        await until_asked(lambda: fleet_events(api), lambda kinds: "master_started" in kinds, "the master to lead anew")
+        await eventual_answer(lambda: fleet_events(api), lambda kinds: "master_started" in kinds, "a new term")
         view = await api.until_phase("held", "running")
         assert view.generation == 1
         fleet.exit(JobName("held"))
@@ -35,7 +35,7 @@ async def test_a_master_leads_anew_with_the_jobs_that_it_held(tmp_path: Path) ->
         await api.until_phase("next", "running")
         await master.kill()
         await master.start()
-        names = await until_asked(lambda: job_names(api), bool, "the next master to answer")
+        names = await eventual_answer(lambda: job_names(api), bool, "the next master to answer")
         assert names == ["held", "next"]
 
 
@@ -53,11 +53,11 @@ async def test_a_purge_of_the_bucket_costs_no_job(tmp_path: Path) -> None:
         await api.until_phase("ended", "succeeded")
         epoch = (await api.version()).epoch
         await fleet.bus._link.jetstream.purge_stream(f"KV_{subjects.STATE_BUCKET}")
-        await until_asked(api.version, lambda seen: seen.epoch > epoch, "the master to notice the purge")
+        await eventual_answer(api.version, lambda seen: seen.epoch > epoch, "the master to notice the purge")
         assert (await api.until_phase("held", "running")).generation == 1
         await master.kill()
         await master.start()
-        names = await until_asked(lambda: job_names(api), lambda names: len(names) == 2, "both to be adopted")
+        names = await eventual_answer(lambda: job_names(api), lambda names: len(names) == 2, "both to be adopted")
         assert names == ["held", "ended"]
         assert (await api.until_phase("held", "running")).generation == 1
         fleet.exit(JobName("held"))
@@ -78,9 +78,9 @@ async def test_a_master_that_leads_there_by_now_gets_the_jobs_of_the_one_before(
         shutil.rmtree(server.folder)
         await server.start()
         async with running_master(server.url, tmp_path, TRADEWIND_LEASE_S="10") as (_, newer):
-            await until_asked(newer.health, lambda seen: seen.ok and seen.role == "leader", "the newer one to lead")
+            await eventual_answer(newer.health, lambda seen: seen.ok and seen.role == "leader", "the newer one to lead")
             master.signal(signal.SIGCONT)
-            await until_asked(lambda: job_names(newer), lambda names: len(names) == 2, "both jobs to be adopted")
+            await eventual_answer(lambda: job_names(newer), lambda names: len(names) == 2, "both jobs to be adopted")
             assert (await newer.until_phase("held", "running")).generation == 1
 
 

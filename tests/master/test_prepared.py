@@ -1,4 +1,4 @@
-"""What takes long to load is loaded before there is a lease to lose, and only where it is needed."""
+"""Slow imports happen before the master has a lease, and only where they are needed."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ FLEET = Path(__file__).parents[2] / "examples" / "fleet-gke.yaml"
 
 @pytest.mark.parametrize(("fleet", "loaded"), [(str(FLEET), "kubernetes_asyncio google.cloud.container_v1"), ("", "")])
 def test_the_clients_of_clouds_are_loaded_ahead_where_there_is_a_fleet(fleet: str, loaded: str) -> None:
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", SCRIPT, fleet], capture_output=True, text=True, timeout=120, check=True
     )
-    assert told.stdout.strip() == loaded
+    assert reported.stdout.strip() == loaded

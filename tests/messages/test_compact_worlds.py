@@ -8,7 +8,7 @@ from msgspec import structs
 
 from messages import compact_worlds, world_deltas
 from messages.compact_worlds import World, WorldReference, assignment_of, from_chunks, to_chunks, world_of
-from messages.decoding import Undecodable, Unreadable
+from messages.decoding import NotStorable, Undecodable
 from messages.ids import Generation, Rank
 from messages.world_deltas import AssignmentDelta, WrongBase, apply, delta_of
 from messages.worlds import Assignment
@@ -76,7 +76,7 @@ def test_a_delta_that_starts_from_another_world_is_noticed() -> None:
 
 
 def test_a_delta_that_does_not_lead_to_its_digest_is_noticed() -> None:
-    """Also where a process takes another world for the base."""
+    """Holds even if another world has the digest of the base."""
     for seed in range(SEEDS):
         old, new = two_worlds(seed)
         base, world = world_of(old), world_of(new)
@@ -92,13 +92,13 @@ def test_one_loss_among_many_takes_a_few_hundred_bytes() -> None:
     seats = seats_for(chance, 3000, 8)
     base = a_world(3, seats, batch=48_000)
     new = repaired(random.Random(3), base, 4, seats[:1000] + seats[1001:])
-    hot = new.hot
-    assert hot is not None
-    new = structs.replace(new, hot=structs.replace(hot, laggards=(), held=()))
+    live = new.live
+    assert live is not None
+    new = structs.replace(new, live=structs.replace(live, laggards=(), held=()))
     delta = a_delta(world_of(base), world_of(new))
     assert len(msgspec.json.encode(delta)) < 600
     assert delta.previous is None
-    assert delta.leavers is None
+    assert delta.leaving_workers is None
 
 
 def test_ranks_at_random_are_a_bitmap_and_neighbours_are_ranges() -> None:
@@ -151,7 +151,7 @@ def test_an_assignment_whose_members_are_in_no_order_is_kept_whole() -> None:
 
 def test_an_assignment_that_cannot_be_read_back_has_no_document() -> None:
     broken = structs.replace(a_world(1, seats_for(random.Random(1), 3)), generation=Generation(2**60))
-    with pytest.raises(Unreadable):
+    with pytest.raises(NotStorable):
         world_of(broken)
 
 

@@ -1,4 +1,4 @@
-"""A job that contradicts itself says where."""
+"""Contradictions in a job are reported with their places."""
 
 import msgspec
 import pytest
@@ -51,13 +51,13 @@ def test_amounts_that_kubernetes_takes_are_taken(amount: str) -> None:
 def test_amounts_that_kubernetes_would_refuse_are_told_before_machines_are_bought(amount: str) -> None:
     found = contradictions(a_job(pod=Pod(cpu=amount, memory=amount)))
     assert [place for place, _text in found] == ["pod.cpu", "pod.memory"]
-    assert f"is {amount!r}, but must be a quantity above 0 as Kubernetes writes it" in found[0][1]
+    assert repr(amount) in found[0][1]
 
 
 @pytest.mark.parametrize("name", ["", "../x", "Keys", "my_keys", "-keys", "keys.", "a..b", "k" * 254, "keys\n"])
 def test_a_secret_that_nobody_can_make_is_told_with_its_place(name: str) -> None:
     ((place, text),) = contradictions(a_job(pod=Pod(secrets=("dataset-key", "a.b", name))))
-    assert (place, f"is {name!r}, but must be a secret's name" in text) == ("pod.secrets[2]", True)
+    assert (place, repr(name) in text) == ("pod.secrets[2]", True)
 
 
 A_PROFILE = StepProfile(gradient_bytes=10**9, compute={"L4": StepTime(0.01)})
@@ -121,6 +121,5 @@ def test_modules_to_preload_are_names_of_modules_and_reach_the_host_in_its_envir
     assert good.host_env == {"A": "1", "TRADEWIND_PRELOAD": "transformers,lightning.pytorch"}
     assert contradictions(JobSpec("job", good)) == []
     bad = Launch(script="train.py", preload=("json", "a-b"))
-    assert contradictions(JobSpec("job", bad)) == [
-        ("launch.preload[1]", "is 'a-b', but must be a module's name, such as 'lightning'")
-    ]
+    ((place, text),) = contradictions(JobSpec("job", bad))
+    assert place == "launch.preload[1]" and "'a-b'" in text

@@ -1,5 +1,6 @@
-"""Subjects are built and taken apart by the same rules."""
+"""Subjects are built and parsed by the same rules."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -100,14 +101,14 @@ def test_what_cannot_be_a_token_is_refused(name: str) -> None:
     ]
     assert not is_name(name)
     for build in builders:
-        with pytest.raises(ValueError, match="cannot be part of a subject"):
+        with pytest.raises(ValueError, match=re.escape(repr(name))):
             build()
 
 
 def test_unknown_facts_and_strange_event_kinds_are_refused() -> None:
     with pytest.raises(ValueError, match="not a fact"):
         subjects.worker_fact(CLUSTER, WORKER, "vanished")
-    with pytest.raises(ValueError, match="kind of an event"):
+    with pytest.raises(ValueError, match=r"'a\.b'"):
         subjects.event("fleet", "a.b")
 
 

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from messages.ids import ClusterName, Generation, JobName, Range, Rank, WorkerId
 from messages.jobs import Launch
-from messages.worlds import Assignment, Entry, HotWorld, Hyperparameters, Member, StoreAddress
+from messages.worlds import Assignment, Entry, Hyperparameters, LiveWorld, Member, StoreAddress
 
 JOB = JobName("job")
 Seat = tuple[str, str, str, str, int]
@@ -28,7 +28,7 @@ def a_world(
     generation: int,
     seats: list[Seat],
     *,
-    hot: HotWorld | None = None,
+    live: LiveWorld | None = None,
     batch: int | None = None,
     why: str = "a test",
     restarts: int = 0,
@@ -53,7 +53,7 @@ def a_world(
         why=why,
         hyperparameters=Hyperparameters(global_batch=batch, shares=shares, learning_rate=0.1, given={"x": 1.0, "n": 2}),
         restarts=restarts,
-        hot=hot,
+        live=live,
     )
 
 
@@ -71,23 +71,23 @@ def repaired(chance: random.Random, base: Assignment, generation: int, seats: li
     held = tuple(_held(chance, mood, base, rank) for rank in previous)
     laggards = tuple(Rank(rank) for rank, old in enumerate(previous) if old >= 0 and chance.random() < 0.1)
     stay = {member.worker for member in world.members}
-    hot = HotWorld(
+    live = LiveWorld(
         Entry.REPAIR,
         tuple(previous),
-        leavers=tuple(member.worker for member in base.members if member.worker not in stay),
+        leaving_workers=tuple(member.worker for member in base.members if member.worker not in stay),
         resume=chance.randrange(1000),
         source=Rank(chance.randrange(world.world_size)),
         laggards=laggards,
         held=held,
     )
-    return structs.replace(world, hot=hot)
+    return structs.replace(world, live=live)
 
 
 def planned(base: Assignment, generation: int, seats: list[Seat]) -> Assignment:
     world = repaired(random.Random(0), base, generation, seats)
-    assert world.hot is not None
-    hot = HotWorld(Entry.PLANNED, world.hot.previous, world.hot.leavers)
-    return structs.replace(world, hot=hot)
+    assert world.live is not None
+    live = LiveWorld(Entry.PLANNED, world.live.previous, world.live.leaving_workers)
+    return structs.replace(world, live=live)
 
 
 def changed(chance: random.Random, seats: list[Seat], *, most: int = 5) -> list[Seat]:

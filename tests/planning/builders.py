@@ -1,4 +1,4 @@
-"""Markets of a few zones, jobs that train in them, and every placement there is, to compare a plan with."""
+"""Markets of a few zones, jobs that train in them, and all their placements, to compare a plan with."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from controlplane.catalog.links import Links
 from controlplane.catalog.money import MicroDollars
 from controlplane.clouds.interface import PROJECT, Needs, QuotaKey
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Market, Option, Present, Quotas
+from controlplane.planning.market import CurrentCapacity, Market, Option, Quotas
 from controlplane.planning.scoring import Rank, is_affordable, is_better, rank, score
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.profile import Compute, Profile
@@ -51,7 +51,7 @@ DISK_GB = 100
 
 
 def needs_of(choice: MachineKind, gpus: int = 1) -> Needs:
-    """As a cloud would say: GPUs by kind and region, disks that all kinds of a region share, GPUs of all regions."""
+    """Quotas like a cloud's: GPUs by kind and region, disks that all kinds of a region share, GPUs of all regions."""
     own = gpus_of(choice.region, choice.accelerator, spot=choice.spot)
     return {own: gpus, disks_of(choice.region): DISK_GB, ALL_GPUS: gpus}
 
@@ -81,7 +81,7 @@ def some_criteria(**changes: Any) -> Criteria:
 
 def best_rank(criteria: Criteria, profile: Profile, market: Market, tuning: Tuning) -> Rank | None:
     best: Rank | None = None
-    for nodes in every_placement(criteria, market, Present()):
+    for nodes in every_placement(criteria, market, CurrentCapacity()):
         found = score(profile, market, nodes, tuning)
         if found is not None and is_affordable(criteria, found):
             mine = rank(found, criteria)

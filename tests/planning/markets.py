@@ -1,11 +1,11 @@
-"""Random markets, jobs and present worlds, small enough to try every placement."""
+"""Random markets, jobs and current capacities, small enough to try every placement."""
 
 from hypothesis import strategies as st
 
 from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Market, Option, Present
+from controlplane.planning.market import CurrentCapacity, Market, Option
 from controlplane.throughput.profile import Compute, Profile
 from messages.criteria import Objective
 from tests.planning.builders import (
@@ -26,7 +26,7 @@ ZONES = (IOWA_A, IOWA_B, OREGON, HOLLAND)
 ACCELERATORS = ("L4", "A100-40")
 HOUR_S = 3600.0
 PRICES = st.one_of(st.integers(20, 400), st.integers(20, 400), st.integers(20, 400), st.sampled_from((0, 10**11)))
-"""Cents. Mostly such as there are; but whoever tells prices may tell anything."""
+"""Cents. Mostly realistic, but a price source may report anything."""
 
 
 @st.composite
@@ -85,11 +85,11 @@ def criterias(draw: st.DrawFn) -> Criteria:
 
 
 @st.composite
-def presents(draw: st.DrawFn, market: Market) -> Present:
-    """Held nodes are of one accelerator, as a world is; they may be more than is allowed now."""
+def presents(draw: st.DrawFn, market: Market) -> CurrentCapacity:
+    """Held nodes have one accelerator, like a world; they may exceed what is allowed now."""
     accelerator = draw(st.sampled_from(sorted({choice.accelerator for choice in market.options})))
     choices = [choice for choice in market.options if choice.accelerator == accelerator]
-    return Present(
+    return CurrentCapacity(
         held=draw(_nodes(choices)),
         in_flight=draw(_nodes(choices)),
         stocked_out=frozenset(draw(st.lists(st.sampled_from(list(market.options)), max_size=2))),

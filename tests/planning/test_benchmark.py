@@ -1,4 +1,4 @@
-"""What the benchmark of plans says, in small; its measurements are run by `make bench`."""
+"""The benchmark of plans in small; `make bench` runs its measurements."""
 
 from pathlib import Path
 

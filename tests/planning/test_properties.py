@@ -1,4 +1,4 @@
-"""Under random markets: no limit is ever passed, nothing better is missed, and the same question has one answer."""
+"""Properties under random markets: no limit is exceeded, nothing better is missed, equal inputs give equal plans."""
 
 import math
 import random
@@ -11,7 +11,7 @@ from benchmarks.plans.exhaustive import ExhaustiveSearch
 from controlplane.catalog.shipped import shipped_links
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.greedy import greedy
-from controlplane.planning.market import Market, Nodes, Present
+from controlplane.planning.market import CurrentCapacity, Market, Nodes
 from controlplane.planning.plan import Change, anywhere, choose, plan
 from controlplane.planning.quotas import allowed, taken
 from controlplane.planning.scoring import breach, gain, is_affordable, rank, score
@@ -26,19 +26,19 @@ FAST = settings(max_examples=40, deadline=None, derandomize=True, suppress_healt
 
 
 @st.composite
-def situations(draw: st.DrawFn) -> tuple[Market, Present]:
+def situations(draw: st.DrawFn) -> tuple[Market, CurrentCapacity]:
     market = draw(markets())
     return market, draw(presents(market))
 
 
-def assert_within_limits(criteria: Criteria, market: Market, present: Present, nodes: Nodes) -> None:
+def assert_within_limits(criteria: Criteria, market: Market, current: CurrentCapacity, nodes: Nodes) -> None:
     assert sum(nodes.values()) <= criteria.max_workers
     assert len({choice.accelerator for choice in nodes}) <= 1
     for choice, count in nodes.items():
-        assert count <= max(market.options[choice].limit, present.held.get(choice, 0))
-        if choice in present.stocked_out:
-            assert count <= present.held.get(choice, 0)
-    limits = allowed(market.quotas, present.held)
+        assert count <= max(market.options[choice].limit, current.held.get(choice, 0))
+        if choice in current.stocked_out:
+            assert count <= current.held.get(choice, 0)
+    limits = allowed(market.quotas, current.held)
     for key, amount in taken(market.quotas, nodes).items():
         assert amount <= limits.get(key, math.inf)
 
@@ -53,12 +53,12 @@ def assert_money_kept(criteria: Criteria, profile: Profile, market: Market, node
 @FAST
 @given(criterias(), profiles(), situations())
 def test_no_plan_passes_a_limit_a_quota_or_the_cap_on_money(
-    criteria: Criteria, profile: Profile, situation: tuple[Market, Present]
+    criteria: Criteria, profile: Profile, situation: tuple[Market, CurrentCapacity]
 ) -> None:
-    market, present = situation
-    made = plan(criteria, profile, market, present, TUNING)
+    market, current = situation
+    made = plan(criteria, profile, market, current, TUNING)
     if made.change is Change.WAIT:
-        kept = present.kept()
+        kept = current.expected()
         assert made.ask == made.placement
         assert all(count <= kept[choice] for choice, count in made.placement.items())
         assert sum(made.placement.values()) <= criteria.max_workers
@@ -67,29 +67,29 @@ def test_no_plan_passes_a_limit_a_quota_or_the_cap_on_money(
             assert sum(prices) <= criteria.max_micro_usd_per_hour
         return
     assert sum(made.placement.values()) >= criteria.min_workers
-    assert_within_limits(criteria, market, present, made.placement)
+    assert_within_limits(criteria, market, current, made.placement)
     assert_money_kept(criteria, profile, market, made.placement)
     for other in made.alternatives:
-        assert_within_limits(criteria, market, present, other.nodes)
+        assert_within_limits(criteria, market, current, other.nodes)
         assert_money_kept(criteria, profile, market, other.nodes)
 
 
 @FAST
 @given(criterias(), profiles(), situations())
 def test_what_is_asked_for_fits_beside_everything_that_may_still_come(
-    criteria: Criteria, profile: Profile, situation: tuple[Market, Present]
+    criteria: Criteria, profile: Profile, situation: tuple[Market, CurrentCapacity]
 ) -> None:
-    """Also while nothing that was asked for before has come, or gone."""
-    market, present = situation
-    made = plan(criteria, profile, market, present, TUNING)
-    there = present.committed()
+    """The limits hold too while no earlier request has come or left."""
+    market, current = situation
+    made = plan(criteria, profile, market, current, TUNING)
+    there = current.committed()
     raised = {choice: count for choice, count in made.ask.items() if count > there.get(choice, 0)}
     if not raised:
         return
     at_most = {choice: max(made.ask.get(choice, 0), there.get(choice, 0)) for choice in {*made.ask, *there}}
     assert sum(at_most.values()) <= criteria.max_workers
     assert len({choice.accelerator for choice in at_most}) == 1
-    limits = allowed(market.quotas, present.held)
+    limits = allowed(market.quotas, current.held)
     for key, amount in taken(market.quotas, at_most).items():
         if amount > taken(market.quotas, there).get(key, 0):
             assert amount <= limits.get(key, math.inf)
@@ -114,11 +114,11 @@ def test_nothing_better_is_missed(criteria: Criteria, profile: Profile, market: 
 @settings(FAST, max_examples=60)
 @given(criterias(), profiles(), situations())
 def test_what_is_held_leads_to_what_every_placement_tried_by_the_same_rules_leads_to(
-    criteria: Criteria, profile: Profile, situation: tuple[Market, Present]
+    criteria: Criteria, profile: Profile, situation: tuple[Market, CurrentCapacity]
 ) -> None:
-    market, present = situation
-    made = plan(criteria, profile, market, present, TUNING)
-    search = ExhaustiveSearch(criteria, profile, market, present, TUNING)
+    market, current = situation
+    made = plan(criteria, profile, market, current, TUNING)
+    search = ExhaustiveSearch(criteria, profile, market, current, TUNING)
     best, change, _ = choose(search, search.best(anywhere(search)).best)
     if best is None:
         assert made.change is Change.WAIT
@@ -151,24 +151,24 @@ def test_nothing_better_is_missed_where_zones_are_too_many_for_every_combination
 @FAST
 @given(criterias(), profiles(), situations())
 def test_the_same_question_has_the_same_answer(
-    criteria: Criteria, profile: Profile, situation: tuple[Market, Present]
+    criteria: Criteria, profile: Profile, situation: tuple[Market, CurrentCapacity]
 ) -> None:
-    market, present = situation
+    market, current = situation
     again = Market({**market.options}, market.links, market.quotas)
-    assert plan(criteria, profile, market, present, TUNING) == plan(criteria, profile, again, present, TUNING)
+    assert plan(criteria, profile, market, current, TUNING) == plan(criteria, profile, again, current, TUNING)
 
 
 @FAST
 @given(criterias(), profiles(), situations())
 def test_what_runs_is_given_up_only_for_a_gain_above_the_threshold(
-    criteria: Criteria, profile: Profile, situation: tuple[Market, Present]
+    criteria: Criteria, profile: Profile, situation: tuple[Market, CurrentCapacity]
 ) -> None:
-    market, present = situation
-    made = plan(criteria, profile, market, present, TUNING)
-    kept = present.kept()
+    market, current = situation
+    made = plan(criteria, profile, market, current, TUNING)
+    kept = current.expected()
     gives_up = any(made.placement.get(choice, 0) < count for choice, count in kept.items())
     as_it_is = score(profile, market, kept, TUNING) if kept else None
-    stands = as_it_is is not None and is_affordable(criteria, as_it_is) and not breach(criteria, market, present, kept)
+    stands = as_it_is is not None and is_affordable(criteria, as_it_is) and not breach(criteria, market, current, kept)
     if gives_up and stands:
         assert as_it_is is not None
         assert made.score is not None
@@ -178,13 +178,15 @@ def test_what_runs_is_given_up_only_for_a_gain_above_the_threshold(
 @FAST
 @given(criterias(), profiles(), situations())
 def test_a_plan_that_was_carried_out_is_kept(
-    criteria: Criteria, profile: Profile, situation: tuple[Market, Present]
+    criteria: Criteria, profile: Profile, situation: tuple[Market, CurrentCapacity]
 ) -> None:
-    market, present = situation
-    made = plan(criteria, profile, market, present, TUNING)
+    market, current = situation
+    made = plan(criteria, profile, market, current, TUNING)
     if made.change is Change.WAIT:
         return
-    after = plan(criteria, profile, market, Present(held=made.placement, stocked_out=present.stocked_out), TUNING)
+    after = plan(
+        criteria, profile, market, CurrentCapacity(held=made.placement, stocked_out=current.stocked_out), TUNING
+    )
     assert after.score is not None
     assert made.score is not None
     assert after.placement == made.placement or gain(after.score, made.score, criteria) > 0
@@ -193,18 +195,18 @@ def test_a_plan_that_was_carried_out_is_kept(
 @FAST
 @given(criterias(), profiles(), situations(), st.integers(1, 8))
 def test_the_greedy_step_keeps_every_limit_too_and_gives_nothing_up(
-    criteria: Criteria, profile: Profile, situation: tuple[Market, Present], wanted: int
+    criteria: Criteria, profile: Profile, situation: tuple[Market, CurrentCapacity], wanted: int
 ) -> None:
-    market, present = situation
-    there = present.committed()
-    nodes = greedy(criteria, profile, market, present, wanted, TUNING)
+    market, current = situation
+    there = current.committed()
+    nodes = greedy(criteria, profile, market, current, wanted, TUNING)
     assert all(nodes[choice] >= count for choice, count in there.items())
     assert sum(nodes.values()) <= max(sum(there.values()), min(wanted, criteria.max_workers))
     for choice, count in nodes.items():
         if count > there.get(choice, 0):
             assert count <= market.options[choice].limit
-            assert choice not in present.stocked_out
-    limits = allowed(market.quotas, present.held)
+            assert choice not in current.stocked_out
+    limits = allowed(market.quotas, current.held)
     for key, amount in taken(market.quotas, nodes).items():
         assert amount <= max(limits.get(key, math.inf), taken(market.quotas, there).get(key, 0))
     if nodes != there and criteria.max_micro_usd_per_hour is not None:

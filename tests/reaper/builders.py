@@ -1,4 +1,4 @@
-"""Things in a cloud, as short as a test wants them."""
+"""Short builders of cloud resources."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""A simulated cloud with a fleet's cluster in it, orphans planted in it, and a master that tells of jobs."""
+"""A simulated cloud with a fleet's cluster, planted orphans, and a fake master that knows jobs."""
 
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -36,7 +36,7 @@ class Ground:
         self.fleet_file = fleet_file
 
     def a_plan(self, name: str, job: str, *, fleet: str = FLEET, age_s: float = LONG_AGO_S, bus: str = BUS) -> PoolPlan:
-        """As a master of that fleet would have made it so long ago."""
+        """Create a pool as a master of that fleet would have done so long ago."""
         owner = msgspec.structs.replace(read_fleet(self.fleet_file), name=fleet)
         plan = replace(a_pool(ZONE), name=name, labels={JOB_LABEL: job})
         return complete(owner, plan, lease_of(time.time() - age_s, bus))
@@ -86,7 +86,7 @@ def _fleet_file(stage: SimulatedStage, folder: Path) -> Path:
 
 
 class TellingMaster:
-    """Knows jobs, and which fleet it has."""
+    """A fake master that knows jobs and its fleet."""
 
     def __init__(
         self, fleet: str | None, jobs: Sequence[JobView], unread: Sequence[str], later: Sequence[JobView]
@@ -102,20 +102,20 @@ class TellingMaster:
         return {"TRADEWIND_API_URL": f"http://127.0.0.1:{self.port}"}
 
     async def answer_jobs(self, _request: web.Request) -> web.Response:
-        told = JobList(tuple(self.jobs), self.unread)
+        reported = JobList(tuple(self.jobs), self.unread)
         self.jobs = (*self.jobs, *self.later)
-        return web.Response(body=msgspec.json.encode(told), content_type="application/json")
+        return web.Response(body=msgspec.json.encode(reported), content_type="application/json")
 
     async def answer_version(self, _request: web.Request) -> web.Response:
-        told: dict[str, object] = {"version": "1", "protocol": 1, "epoch": 1}
-        return web.json_response(told if self.fleet is None else {**told, "fleet": self.fleet})
+        reported: dict[str, object] = {"version": "1", "protocol": 1, "epoch": 1}
+        return web.json_response(reported if self.fleet is None else {**reported, "fleet": self.fleet})
 
 
 @asynccontextmanager
 async def a_master(
     *jobs: JobView, fleet: str | None = FLEET, unread: Sequence[str] = (), later: Sequence[JobView] = ()
 ) -> AsyncIterator[TellingMaster]:
-    """`unread`: whose records it cannot read; `later`: what it knows only after it was first asked."""
+    """`unread`: jobs whose records it cannot read; `later`: jobs that it knows only after the first request."""
     master = TellingMaster(fleet, jobs, unread, later)
     app = web.Application()
     app.add_routes([web.get("/v1/jobs", master.answer_jobs), web.get("/version", master.answer_version)])

@@ -1,9 +1,26 @@
-"""What belongs to nobody, what only looks like it, and what is somebody else's."""
+"""Orphans, resources that only look like orphans, and resources of others."""
 
 import pytest
 
 from controlplane.clouds.interface import ClusterInfo, ClusterStatus, PoolInfo, PoolStatus
-from controlplane.reaper.findings import Clusters, Findings, Found, sort_out, why_kept
+from controlplane.reaper.findings import (
+    DELETING,
+    OWNED_AGAIN,
+    UNREADABLE,
+    Clusters,
+    Findings,
+    Found,
+    has_ended,
+    has_foreign_pool,
+    has_pool,
+    in_no_pool,
+    removed_by_master,
+    sort_out,
+    too_young,
+    two_clusters,
+    unknown,
+    why_not_removed,
+)
 from controlplane.reaper.inventory import Inventory, name_of
 from controlplane.reaper.ownership_labels import YOUNG_S, asked_at, lease_of
 from controlplane.reaper.state import Claim, Claims
@@ -31,9 +48,7 @@ def test_what_a_live_job_has_is_no_finding_at_all() -> None:
     assert nothing(sort_out(inventory, LIVE, FLEET, NOW))
 
 
-@pytest.mark.parametrize(
-    ("claims", "why"), [(ENDED, "job mnist has ended"), ({}, "no job mnist is known")], ids=["ended", "unknown"]
-)
+@pytest.mark.parametrize(("claims", "why"), [(ENDED, has_ended(JOB)), ({}, unknown(JOB))], ids=["ended", "unknown"])
 def test_a_pool_that_no_live_job_answers_for_is_found_with_its_machines(claims: Claims, why: str) -> None:
     inventory = Inventory((a_cluster(a_pool()),), tuple(machines("a-pool-1", "a-pool-2")))
     (found,) = sort_out(inventory, claims, FLEET, NOW).orphans
@@ -43,7 +58,7 @@ def test_a_pool_that_no_live_job_answers_for_is_found_with_its_machines(claims: 
 def test_a_pool_whose_job_ended_while_its_master_removes_it_is_left_to_the_master() -> None:
     findings = sort_out(of(a_cluster(a_pool())), {JOB: Claim.ENDING}, FLEET, NOW)
     assert names(findings.orphans) == []
-    assert "its master is removing what it had" in findings.left[0].why
+    assert findings.left[0].why == removed_by_master(JOB)
 
 
 @pytest.mark.parametrize("which", list(Clusters))
@@ -52,7 +67,7 @@ def test_what_may_be_a_job_s_whose_record_cannot_be_read_is_kept_with_its_cluste
     inventory = Inventory((a_cluster(a_pool(cluster=EU), name=EU),), tuple(machines("lost", zone="us-east1-b")))
     findings = sort_out(inventory, unread, FLEET, NOW, which)
     assert findings.orphans == ()
-    assert {each.why for each in findings.left if each.job == JOB} == {"its job's record cannot be read"}
+    assert {each.why for each in findings.left if each.job == JOB} == {UNREADABLE}
     going = a_cluster(a_pool(cluster=EU, status=PoolStatus.STOPPING), name=EU)
     assert sort_out(of(going), unread, FLEET, NOW, which).orphans == ()
 
@@ -63,12 +78,12 @@ def test_by_a_later_look_what_was_taken_up_is_kept_and_what_is_gone_or_going_is_
 
     def why(claims: Claims, *pools: PoolInfo) -> str:
         inventory = of(a_cluster(*pools))
-        return why_kept(found, inventory, sort_out(inventory, claims, FLEET, NOW))
+        return why_not_removed(found, inventory, sort_out(inventory, claims, FLEET, NOW))
 
     assert why(ENDED, pool) == ""
-    assert why(LIVE, pool) == "somebody answers for it by now"
-    assert why({JOB: Claim.UNREADABLE}, pool) == "its job's record cannot be read"
-    assert why(ENDED, a_pool(asked_at=NOW - 1)) == "somebody answers for it by now", "another of the same name"
+    assert why(LIVE, pool) == OWNED_AGAIN
+    assert why({JOB: Claim.UNREADABLE}, pool) == UNREADABLE
+    assert why(ENDED, a_pool(asked_at=NOW - 1)) == OWNED_AGAIN, "another of the same name"
     assert why(ENDED) == why(ENDED, a_pool(status=PoolStatus.STOPPING)) == ""
 
 
@@ -77,9 +92,10 @@ def test_a_young_pool_of_a_job_that_is_not_known_yet_is_left_alone(status: PoolS
     pool = a_pool(asked_at=NOW - 40, status=status)
     findings = sort_out(of(a_cluster(pool)), {}, FLEET, NOW)
     assert findings.orphans == ()
-    assert findings.left[0].why == "it was asked for 40 s ago, and its job may not be known yet"
+    assert findings.left[0].why == too_young(40.0)
+    assert "40 s" in too_young(40.0)
     later = sort_out(of(a_cluster(pool)), {}, FLEET, NOW + YOUNG_S)
-    assert names(later.orphans) == ["pool a-pool of us"]
+    assert names(later.orphans) == [name_of(pool)]
 
 
 def test_a_clock_that_is_behind_makes_nothing_old() -> None:
@@ -98,12 +114,12 @@ def test_a_half_made_pool_of_which_nobody_knows_since_when_is_left_alone_until_i
     half = a_pool(asked_at=None, status=PoolStatus.PROVISIONING)
     whole = a_pool(asked_at=None)
     assert sort_out(of(a_cluster(half)), {}, FLEET, NOW).orphans == ()
-    assert names(sort_out(of(a_cluster(whole)), {}, FLEET, NOW).orphans) == ["pool a-pool of us"]
+    assert names(sort_out(of(a_cluster(whole)), {}, FLEET, NOW).orphans) == [name_of(whole)]
 
 
 def test_a_pool_that_is_being_deleted_is_not_deleted_again() -> None:
     findings = sort_out(of(a_cluster(a_pool(status=PoolStatus.STOPPING))), {}, FLEET, NOW)
-    assert (findings.orphans, findings.left[0].why) == ((), "it is being deleted already")
+    assert (findings.orphans, findings.left[0].why) == ((), DELETING)
 
 
 @pytest.mark.parametrize("clusters", list(Clusters))
@@ -118,7 +134,7 @@ def test_two_clusters_of_one_name_are_both_left_alone() -> None:
     here, there = a_cluster(a_pool()), a_cluster(name=US, fleet="theirs", location="us-east1-b")
     findings = sort_out(of(here, there), {}, FLEET, NOW)
     assert findings.orphans == ()
-    assert "two clusters us" in findings.left[0].why
+    assert findings.left[0].why == two_clusters(US)
 
 
 def test_a_machine_without_a_pool_is_found_unless_its_job_lives_or_it_is_young() -> None:
@@ -126,7 +142,7 @@ def test_a_machine_without_a_pool_is_found_unless_its_job_lives_or_it_is_young()
     inventory = Inventory((a_cluster(),), (*stray, *young))
     findings = sort_out(inventory, {}, FLEET, NOW)
     assert (names(findings.orphans), names(findings.left)) == (["machine lost"], ["machine new"])
-    assert findings.orphans[0].why == "it is in no pool, and no job mnist is known"
+    assert findings.orphans[0].why == in_no_pool(unknown(JOB))
     assert nothing(sort_out(inventory, LIVE, FLEET, NOW))
 
 
@@ -134,7 +150,7 @@ def test_machines_of_two_like_pools_go_with_the_one_that_they_are_named_after() 
     clusters = (a_cluster(a_pool("first")), a_cluster(a_pool("second", cluster=EU), name=EU))
     inventory = Inventory(clusters, tuple(machines("gke-eu-second-1")))
     found = {name_of(each.resource): len(each.machines) for each in sort_out(inventory, ENDED, FLEET, NOW).orphans}
-    assert found == {"pool first of us": 0, "cluster eu": 1}
+    assert found == {name_of(a_pool("first")): 0, "cluster eu": 1}
 
 
 # Clusters
@@ -165,14 +181,14 @@ def test_which_clusters_go(name: ClusterName, status: ClusterStatus, may_go: set
 def test_a_cluster_in_which_a_live_job_has_a_pool_stays() -> None:
     cluster = a_cluster(a_pool(cluster=EU), name=EU)
     findings = sort_out(of(cluster), LIVE, FLEET, NOW, Clusters.ALL)
-    assert (findings.orphans, findings.left[0].why) == ((), "job mnist has a pool in it")
+    assert (findings.orphans, findings.left[0].why) == ((), has_pool(JOB))
 
 
 def test_a_cluster_with_somebody_else_s_pool_stays_and_ours_in_it_goes_alone() -> None:
     cluster = a_cluster(a_pool(cluster=EU), a_pool("by-hand", cluster=EU, job=None, fleet=None), name=EU)
     findings = sort_out(of(cluster), ENDED, FLEET, NOW, Clusters.ALL)
-    assert names(findings.orphans) == ["pool a-pool of eu"]
-    assert findings.left[0].why == "it has a pool by-hand that is not of this fleet"
+    assert names(findings.orphans) == [name_of(a_pool(cluster=EU))]
+    assert findings.left[0].why == has_foreign_pool("by-hand")
 
 
 def test_what_goes_with_its_cluster_is_not_named_twice() -> None:

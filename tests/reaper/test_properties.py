@@ -1,4 +1,4 @@
-"""Whatever there is and whoever lives: what is somebody's stays, what is nobody's goes, and then nothing is found."""
+"""Properties for any inventory and claims: owned resources stay, orphans are removed, and then nothing is found."""
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,7 +14,7 @@ from tests.reaper.builders import BUS, FLEET, NOW, ZONE, a_cluster, a_pool, mach
 FAST = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 JOBS = ("a", "b", "c")
 FLEETS = st.sampled_from(["ours"] * 6 + ["theirs", None])
-"""Mostly ours, or hardly a cluster would be ours with all that is in it."""
+"""Mostly our labels: otherwise hardly a whole cluster would be ours."""
 ASKED = st.sampled_from([None, NOW - YOUNG_S - 1, NOW - YOUNG_S + 1, NOW - 1, NOW + 60])
 
 
@@ -63,7 +63,7 @@ def contents(found: Found) -> list[PoolInfo]:
 
 
 def without(inventory: Inventory, findings: Findings) -> Inventory:
-    """As the cloud is when all of it was removed."""
+    """The cloud after all orphans were removed."""
     gone = [each.resource for each in findings.orphans]
     taken = [machine for each in findings.orphans for machine in each.machines]
     kept = [

@@ -1,5 +1,6 @@
-"""With a real master: what it decided outlives it, and when it is dead its records say which jobs live."""
+"""With a real master: its decisions outlive it, and when it is dead its records show which jobs live."""
 
+import json
 import signal
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from controlplane.fleet.files import read_fleet
 from controlplane.reaper.claims import read_records
 from controlplane.reaper.state import Claim
 from messages import subjects
+from messages.events import EventKind
 from messages.labels import BUS_LABEL, JOB_LABEL
 from runtime.bus import Bus
 from runtime.nats_server import NatsServer
@@ -27,11 +29,12 @@ async def test_decisions_are_explained_by_the_next_master_too(nats_server: NatsS
         first.signal(signal.SIGTERM)
         assert await first.wait() == 0
     async with running_master(nats_server.url, tmp_path) as (second, _):
-        done = await tradewind("explain", "mnist", environ={"TRADEWIND_API_URL": second.url})
+        done = await tradewind("explain", "mnist", "--json", environ={"TRADEWIND_API_URL": second.url})
     assert done.code == 0, done.err
-    assert "the job was submitted for 1 to 4 workers" in done.out
-    assert "3 workers are wanted" in done.out
-    assert "why: asked by a person" in done.out
+    made = {each["kind"]: each for each in map(json.loads, done.out.splitlines())}
+    assert "1 to 4 workers" in made[EventKind.JOB_SUBMITTED]["text"]
+    assert made[EventKind.JOB_SCALED]["text"].startswith("3 ")
+    assert made[EventKind.JOB_SCALED]["why"]
 
 
 async def test_a_dead_master_s_records_say_which_jobs_live(bus: Bus, nats_server: NatsServer, tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ from controlplane.clouds.outcomes import Outcome, Unfinished
 from controlplane.job.state import new_job
 from controlplane.reaper import findings, reaper
 from controlplane.reaper.claims import read_claims, read_records
+from controlplane.reaper.decide import MACHINE_HINT
 from controlplane.reaper.reaper import Reaper
 from controlplane.reaper.state import Claim, Records
 from messages import subjects
 from messages.events import Event
 from messages.ids import ClusterName, Epoch, JobName
-from messages.jobs import JobSpec, Launch
 from messages.labels import BUS_LABEL
 from messages.records import Record, encode_record
 from runtime.bus import Bus
@@ -30,12 +30,13 @@ from tests.capacity.fake_cloud import FakeCloud
 from tests.clouds.contract import is_reached, until
 from tests.reaper.builders import BUS, OLD, a_cluster, a_pool, machines
 from tests.reaper.ground import CLUSTER, FLEET, Ground, a_ground
+from tests.specs import a_spec
 
 MINE = findings.FleetScope(FLEET, [CLUSTER])
 
 
 class Watched:
-    """A reaper, and what it was told and has told."""
+    """A reaper with its inputs and its announcements."""
 
     def __init__(
         self, cloud: Cloud, claims: Mapping[str, Claim] | None = None, held: Callable[[], set[str]] = set
@@ -43,14 +44,14 @@ class Watched:
         self.leads = True
         self.bus = BUS
         self.bus_is_away = False
-        self.told: list[Event] = []
+        self.reported: list[Event] = []
         self.claims = {JobName(job): claim for job, claim in (claims or {}).items()}
         self.reaper = Reaper(
             LeadersCloud(cloud, lambda: self.leads, Observer(cloud, SystemClock(), every_s=0.0)),
             MINE,
             self._read,
             lambda job: job not in held(),
-            self.told.append,
+            self.reported.append,
             lambda: self.leads,
             SystemClock(),
         )
@@ -65,11 +66,11 @@ class Watched:
             await self.reaper.look()
 
     def kinds(self) -> list[str]:
-        return [event.kind for event in self.told]
+        return [event.kind for event in self.reported]
 
 
 async def _planted(ground: Ground) -> None:
-    """Of a live job, of one that has ended, of one that nobody recorded, of a new one, and of another fleet."""
+    """Pools of a live job, an ended one, an unrecorded one, a new one, and another fleet."""
     await ground.plant("live", "lives")
     await ground.plant("over", "ended")
     await ground.plant("unrecorded", "crashed")
@@ -85,9 +86,9 @@ async def test_pools_that_no_live_job_owns_are_removed_and_all_others_stay(tmp_p
         assert len(await ground.pools()) == 5, "one look is not enough"
         await watched.look(1)
         assert await ground.pools() == {"live", "new", "theirs"}
-        assert {(event.kind, event.fields["job"], event.why) for event in watched.told} == {
-            ("reaped", "ended", "job ended has ended"),
-            ("reaped", "crashed", "no job crashed is known"),
+        assert {(event.kind, event.fields["job"], event.why) for event in watched.reported} == {
+            ("reaped", "ended", findings.has_ended(JobName("ended"))),
+            ("reaped", "crashed", findings.unknown(JobName("crashed"))),
         }
 
 
@@ -103,7 +104,7 @@ async def test_while_an_allocator_is_at_work_its_job_s_pools_are_left_to_it(tmp_
         assert await ground.pools() == set()
 
 
-async def test_whoever_does_not_lead_removes_nothing(tmp_path: Path) -> None:
+async def test_the_one_that_does_not_lead_removes_nothing(tmp_path: Path) -> None:
     async with a_ground(tmp_path) as ground:
         await ground.plant("over", "crashed")
         watched = Watched(ground.cloud)
@@ -128,7 +129,7 @@ async def test_without_the_records_or_the_list_nothing_is_removed(tmp_path: Path
             await watched.look()
         await until(lambda: is_reached(ground.cloud), True)
         assert await ground.pools() == {"over"}
-        assert watched.told == []
+        assert watched.reported == []
 
 
 async def test_a_half_made_pool_goes_when_its_making_has_ended(tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ async def test_a_machine_in_no_pool_is_told_of_once_and_not_touched() -> None:
     watched = Watched(cloud)
     await watched.look(5)
     assert watched.kinds() == ["reap_failed"]
-    assert "delete it by hand" in watched.told[0].why
+    assert watched.reported[0].why == MACHINE_HINT
     assert cloud.removed == []
 
 
@@ -185,7 +186,7 @@ async def test_a_look_that_fails_does_not_make_the_reaper_say_everything_again()
 
 @pytest.mark.parametrize("claims", [{}, {"mnist": Claim.ENDED}], ids=["unknown", "another of its name has ended"])
 async def test_a_pool_of_a_job_of_another_bus_stays_and_is_told_of_once(claims: Mapping[str, Claim]) -> None:
-    """So does a master see it that has the same fleet file and a bus of its own, or whose bus has lost its records."""
+    """A master with the same fleet file and its own bus sees this, or one whose bus lost its records."""
     cloud = FakeCloud("a-cluster")
     theirs, unsaid = a_pool("theirs", cluster=CLUSTER, fleet=FLEET), a_pool("unsaid", cluster=CLUSTER, fleet=FLEET)
     unsaid = replace(unsaid, labels={key: text for key, text in unsaid.labels.items() if key != BUS_LABEL})
@@ -195,7 +196,7 @@ async def test_a_pool_of_a_job_of_another_bus_stays_and_is_told_of_once(claims: 
     await watched.look(5)
     assert [pool.ref.pool for pool in cloud.pools()] == ["theirs", "unsaid"]
     assert watched.kinds() == ["not_reaped"] * 2
-    assert "not asked for over this bus" in watched.told[0].why
+    assert findings.ELSEWHERE in watched.reported[0].why
 
 
 async def test_a_failed_cluster_stays_with_a_pool_of_another_bus() -> None:
@@ -235,14 +236,14 @@ async def test_what_a_new_job_takes_up_while_others_are_removed_stays(monkeypatc
     watched = Watched(cloud, {"gone": Claim.ENDED, "again": Claim.ENDED}, lambda: held)
     await watched.look()
     assert [pool.ref.pool for pool in cloud.pools()] == ["p2"]
-    assert [event.fields["job"] for event in watched.told] == ["gone"]
+    assert [event.fields["job"] for event in watched.reported] == ["gone"]
 
 
-# What the records say
+# Claims in the records
 
 
 def a_record(phase: str) -> bytes:
-    spec = JobSpec(name="any", launch=Launch(script="train.py"))
+    spec = a_spec("any")
     record: Record = new_job(spec, epoch=Epoch(1), at_s=0.0, submitted_at=1.0).record
     return encode_record(record).replace(b'"phase":"waiting"', f'"phase":"{phase}"'.encode())
 
@@ -261,7 +262,7 @@ async def test_a_job_lives_unless_its_record_says_that_it_has_ended(bus: Bus) ->
     for job, world in worlds.items():
         await bucket.put(subjects.spec_key(JobName(job)), b"a spec that cannot be read is a spec")
         if world is not None:
-            await bucket.put(subjects.world_key(JobName(job)), world)
+            await bucket.put(subjects.record_key(JobName(job)), world)
     claims = await read_claims(bucket)
     assert set(claims) == set(worlds)
     assert {job for job, claim in claims.items() if claim is Claim.ENDED} == {"done", "stopped"}

@@ -1,10 +1,13 @@
-"""Removing one thing: what is in the way for a while is waited out, what will not pass is told."""
+"""Removal of one resource: a temporary obstacle is waited for, a lasting one is reported."""
 
 from controlplane.clouds.interface import PoolRef
-from controlplane.clouds.outcomes import Busy, Done, NotFound, Outcome, Refused, Unreachable
-from controlplane.reaper.removing import Fate, Removal, remove, remove_patiently
+from controlplane.clouds.outcomes import Busy, Done, NotFound, Outcome, Refused, Unreachable, reason_of
+from controlplane.reaper.removing import NO_POOL, Fate, Removal, remove, remove_patiently
 from tests.capacity.fake_cloud import FakeCloud
 from tests.reaper.builders import a_pool, machines
+
+LIVES = "job mnist lives"
+NO_ANSWER = "the master does not answer"
 
 
 async def nobody_s() -> str:
@@ -12,7 +15,7 @@ async def nobody_s() -> str:
 
 
 class BusyCloud(FakeCloud):
-    """Answers in turn; the last answer stays."""
+    """Gives its answers in turn; the last one stays."""
 
     def __init__(self, *answers: Outcome) -> None:
         super().__init__()
@@ -25,9 +28,9 @@ class BusyCloud(FakeCloud):
 
 
 async def test_an_operation_in_the_way_is_waited_for_and_told_once() -> None:
-    cloud, told = BusyCloud(Busy("being made"), Done()), list[str]()
-    assert await remove_patiently(cloud, a_pool(), 30.0, told.append, nobody_s) == Removal(Fate.GONE)
-    assert told == ["being made"]
+    cloud, reported = BusyCloud(Busy("being made"), Done()), list[str]()
+    assert await remove_patiently(cloud, a_pool(), 30.0, reported.append, nobody_s) == Removal(Fate.GONE)
+    assert reported == ["being made"]
 
 
 async def test_patience_ends() -> None:
@@ -38,48 +41,50 @@ async def test_patience_ends() -> None:
 
 
 async def test_what_only_a_person_can_change_is_not_tried_again() -> None:
-    cloud = BusyCloud(Refused("not allowed", "grant it"))
+    refused = Refused("not allowed", "grant it")
+    cloud = BusyCloud(refused)
     removal = await remove_patiently(cloud, a_pool(), 30.0, lambda why: None, nobody_s)
-    assert removal == Removal(Fate.STUCK, "not allowed; try: grant it")
+    assert removal == Removal(Fate.STUCK, reason_of(refused))
     assert cloud.asked == 1
 
 
 async def test_what_somebody_takes_up_while_something_is_in_the_way_is_kept() -> None:
-    cloud, answers = BusyCloud(Busy("being made")), ["", "job mnist lives"]
+    cloud, answers = BusyCloud(Busy("being made")), ["", LIVES]
 
-    async def why_kept() -> str:
+    async def why_not_removed() -> str:
         return answers.pop(0)
 
-    removal = await remove_patiently(cloud, a_pool(), 30.0, lambda why: None, why_kept)
-    assert (removal, cloud.asked) == (Removal(Fate.KEPT, "job mnist lives"), 1)
+    removal = await remove_patiently(cloud, a_pool(), 30.0, lambda why: None, why_not_removed)
+    assert (removal, cloud.asked) == (Removal(Fate.KEPT, LIVES), 1)
 
 
 async def test_while_nobody_knows_whether_it_is_still_to_go_nothing_is_removed_and_patience_holds() -> None:
-    cloud, told = BusyCloud(Done()), list[str]()
-    answers: list[str | Unreachable] = [Unreachable("the master does not answer"), ""]
+    cloud, reported = BusyCloud(Done()), list[str]()
+    answers: list[str | Unreachable] = [Unreachable(NO_ANSWER), ""]
 
-    async def why_kept() -> str | Unreachable:
+    async def why_not_removed() -> str | Unreachable:
         assert cloud.asked == 0
         return answers.pop(0)
 
-    assert await remove_patiently(cloud, a_pool(), 30.0, told.append, why_kept) == Removal(Fate.GONE)
-    assert (told, cloud.asked) == (["the master does not answer"], 1)
+    assert await remove_patiently(cloud, a_pool(), 30.0, reported.append, why_not_removed) == Removal(Fate.GONE)
+    assert (reported, cloud.asked) == ([NO_ANSWER], 1)
 
 
 async def test_what_nobody_knows_until_patience_ends_stays() -> None:
     cloud = BusyCloud(Done())
 
-    async def why_kept() -> Unreachable:
-        return Unreachable("the master does not answer")
+    async def why_not_removed() -> Unreachable:
+        return Unreachable(NO_ANSWER)
 
-    removal = await remove_patiently(cloud, a_pool(), 0.0, lambda why: None, why_kept)
-    assert (removal, cloud.asked) == (Removal(Fate.STUCK, "the master does not answer"), 0)
+    removal = await remove_patiently(cloud, a_pool(), 0.0, lambda why: None, why_not_removed)
+    assert (removal, cloud.asked) == (Removal(Fate.STUCK, NO_ANSWER), 0)
 
 
 async def test_what_somebody_else_has_removed_is_gone() -> None:
-    assert await remove(BusyCloud(NotFound("no such pool")), a_pool()) == ""
+    gone = NotFound("no such pool")
+    assert await remove(BusyCloud(gone), a_pool()) == ""
 
 
 async def test_a_machine_without_a_pool_is_not_touched() -> None:
     (machine,) = machines("lost")
-    assert "only through their pools" in await remove(FakeCloud(), machine)
+    assert await remove(FakeCloud(), machine) == NO_POOL

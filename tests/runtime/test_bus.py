@@ -17,7 +17,7 @@ from messages.worlds import LogLines
 from runtime import causes
 from runtime.bus import TOO_LARGE, Bus, BusSettings
 from runtime.causes import Cause
-from runtime.errors import BusClosed, NoAnswer, TooLarge, UserError
+from runtime.errors import BusAway, BusClosed, NoAnswer, TooLarge, UserError
 from runtime.nats_server import NatsServer
 from tests.conftest import Connect, eventually
 
@@ -61,14 +61,15 @@ async def test_the_envelope_names_the_sender_and_what_it_said_of_the_message(con
     sender, receiver = await connect("master/host-1"), await connect("receiver")
     heard = Heard()
     await receiver.subscribe("t", heard)
-    with causes.caused_by(Cause("m0", "worker.left from worker/w1")):
+    cause = Cause("m0", "worker.left from worker/w1")
+    with causes.caused_by(cause):
         sender.publish("t", an_event("x"), epoch=Epoch(3), generation=Generation(2))
     await eventually(lambda: heard.received)
     subject, received = heard.received[0]
     assert subject == "t"
     envelope = received.envelope
     assert (envelope.sender, envelope.epoch, envelope.generation) == ("master/host-1", 3, 2)
-    assert (envelope.caused_by, envelope.cause) == ("m0", "worker.left from worker/w1")
+    assert (envelope.caused_by, envelope.cause) == (cause.message_id, cause.text)
 
 
 async def test_what_is_sent_while_a_message_is_handled_names_that_message(connect: Connect) -> None:
@@ -79,14 +80,14 @@ async def test_what_is_sent_while_a_message_is_handled_names_that_message(connec
     first.publish("t", an_event("x"))
     await eventually(lambda: heard.received)
     envelope = heard.received[0][1].envelope
-    assert envelope.cause == "event from first"
+    assert envelope.cause is not None and envelope.cause.split()[0::2] == ["event", "first"]
     assert envelope.caused_by and envelope.caused_by != envelope.id
     second.publish("answers", an_event("z"))
     await eventually(lambda: len(heard.received) == 2)
     assert heard.received[1][1].envelope.caused_by is None
 
 
-async def test_what_cannot_be_read_is_counted_and_dropped_and_the_subscription_goes_on(
+async def test_what_cannot_be_read_is_counted_and_dropped_and_the_subscription_continues(
     nats_server: NatsServer, connect: Connect
 ) -> None:
     bus = await connect()
@@ -131,7 +132,7 @@ async def test_many_requests_at_once_are_all_answered(connect: Connect) -> None:
 
 async def test_a_request_to_nobody_fails_at_once(bus: Bus) -> None:
     async with asyncio.timeout(20):
-        with pytest.raises(NoAnswer, match="nobody is there"):
+        with pytest.raises(NoAnswer, match="nobody"):
             await bus.request("nobody", an_event("hello?"), timeout_s=3600.0)
 
 
@@ -166,7 +167,7 @@ async def test_an_unreadable_answer_is_no_answer(nats_server: NatsServer, bus: B
     await stranger.subscribe("q", cb=garbage)
     await stranger.flush()
     await stranger.flush()
-    with pytest.raises(NoAnswer, match="could not be read"):
+    with pytest.raises(NoAnswer, match="malformed"):
         await bus.request("q", an_event("hello?"), timeout_s=10.0)
     await stranger.close()
     assert bus.dropped["malformed"] == 1
@@ -291,9 +292,10 @@ async def test_the_bus_leaves_no_task_behind(nats_server: NatsServer) -> None:
 
 async def test_no_server_is_a_sentence_with_the_address_and_what_to_try(nats_server: NatsServer) -> None:
     await nats_server.stop()
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(BusAway) as raised:
         await Bus.connect(BusSettings(url=nats_server.url, connect_timeout_s=0.3))
-    assert raised.value.sentence == f"No NATS server answers at {nats_server.url} (connection refused)"
+    assert (raised.value.url, raised.value.why) == (nats_server.url, "connection refused")
+    assert nats_server.url in raised.value.message and raised.value.why in raised.value.message
     assert "TRADEWIND_NATS_URL" in raised.value.hint
 
 
@@ -307,7 +309,7 @@ async def test_a_server_that_starts_a_little_later_is_waited_for(nats_server: Na
     await bus.close()
 
 
-async def test_whoever_is_cancelled_while_it_connects_is_though_the_client_forgets_it(
+async def test_the_one_that_is_cancelled_while_it_connects_is_though_the_client_forgets_it(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect = Client.connect
@@ -336,5 +338,5 @@ async def test_an_address_that_is_none_is_a_sentence(url: str) -> None:
 
 
 async def test_a_missing_credentials_file_is_a_sentence(nats_server: NatsServer) -> None:
-    with pytest.raises(UserError, match="no credentials file"):
+    with pytest.raises(UserError, match=r"/nowhere/user\.creds"):
         await Bus.connect(BusSettings(url=nats_server.url, credentials="/nowhere/user.creds"))

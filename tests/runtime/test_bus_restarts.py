@@ -1,4 +1,4 @@
-"""The server is killed and comes back, or hangs: what must go on goes on, and nothing comes twice."""
+"""The server is killed and restarted, or hangs: subscriptions and watches continue, and no message comes twice."""
 
 import asyncio
 import os
@@ -27,10 +27,10 @@ SUBJECTS = ["ev.>"]
 
 class Watched:
     def __init__(self) -> None:
-        self.told: list[tuple[str, bytes | None]] = []
+        self.reported: list[tuple[str, bytes | None]] = []
 
     def __call__(self, key: str, entry: Entry | None) -> None:
-        self.told.append((key, None if entry is None else entry.value))
+        self.reported.append((key, None if entry is None else entry.value))
 
 
 async def restart(server: NatsServer, *buses: Bus) -> None:
@@ -91,11 +91,11 @@ async def test_a_watch_survives_the_server_and_tells_nothing_twice(nats_server: 
     await bucket.watch(">", watched)
     await restart(nats_server, bus)
     await bucket.put("after", b"2")
-    await eventually(lambda: ("after", b"2") in watched.told, timeout_s=10.0)
+    await eventually(lambda: ("after", b"2") in watched.reported, timeout_s=10.0)
     await restart(nats_server, bus)
     await bucket.put("after", b"3")
-    await eventually(lambda: ("after", b"3") in watched.told, timeout_s=10.0)
-    assert watched.told == [("before", b"1"), ("after", b"2"), ("after", b"3")]
+    await eventually(lambda: ("after", b"3") in watched.reported, timeout_s=10.0)
+    assert watched.reported == [("before", b"1"), ("after", b"2"), ("after", b"3")]
 
 
 async def test_a_watch_tells_what_changed_while_its_own_connection_was_away(
@@ -110,8 +110,8 @@ async def test_a_watch_tells_what_changed_while_its_own_connection_was_away(
     for number in range(5):
         await other.put(f"key{number}", b"x")
     await other.delete("key0")
-    await eventually(lambda: watched.told[-1:] == [("key0", None)])
-    assert [key for key, _value in watched.told if key != "key0"] == ["key1", "key2", "key3", "key4"]
+    await eventually(lambda: watched.reported[-1:] == [("key0", None)])
+    assert [key for key, _value in watched.reported if key != "key0"] == ["key1", "key2", "key3", "key4"]
 
 
 async def test_a_watch_through_several_kills_tells_each_revision_once_and_ends_at_the_truth(
@@ -122,12 +122,12 @@ async def test_a_watch_through_several_kills_tells_each_revision_once_and_ends_a
     revisions: list[int] = []
     last: dict[str, bytes] = {}
 
-    def told(key: str, entry: Entry | None) -> None:
+    def reported(key: str, entry: Entry | None) -> None:
         assert entry is not None
         revisions.append(entry.revision)
         last[key] = entry.value
 
-    await (await watching.bucket("b")).watch(">", told)
+    await (await watching.bucket("b")).watch(">", reported)
 
     async def write_all() -> None:
         for number in range(300):
@@ -143,7 +143,7 @@ async def test_a_watch_through_several_kills_tells_each_revision_once_and_ends_a
     assert revisions == sorted(set(revisions))
 
 
-async def test_a_watch_whose_consumer_the_server_has_forgotten_goes_on(
+async def test_a_watch_whose_consumer_the_server_has_forgotten_continues(
     nats_server: NatsServer, connect: Connect
 ) -> None:
     bus = await connect()
@@ -156,10 +156,10 @@ async def test_a_watch_whose_consumer_the_server_has_forgotten_goes_on(
         await stranger.jsm().delete_consumer("KV_b", consumer.name)
     await stranger.close()
     await bucket.put("k", b"2")
-    await eventually(lambda: watched.told == [("k", b"1"), ("k", b"2")])
+    await eventually(lambda: watched.reported == [("k", b"1"), ("k", b"2")])
 
 
-async def test_a_watch_goes_on_when_the_server_has_lost_everything(nats_server: NatsServer, connect: Connect) -> None:
+async def test_a_watch_continues_when_the_server_has_lost_everything(nats_server: NatsServer, connect: Connect) -> None:
     bus = await connect()
     bucket = await bus.bucket("b")
     await bucket.put("lost", b"1")
@@ -171,12 +171,12 @@ async def test_a_watch_goes_on_when_the_server_has_lost_everything(nats_server: 
     for file in sorted((nats_server.folder / "jetstream").rglob("*"), reverse=True):
         file.rmdir() if file.is_dir() else file.unlink()
     await nats_server.start()
-    await eventually(lambda: ("lost", None) in watched.told and ("kept", None) in watched.told)
+    await eventually(lambda: ("lost", None) in watched.reported and ("kept", None) in watched.reported)
     await bucket.put("kept", b"2")
-    await eventually(lambda: watched.told[-1] == ("kept", b"2"))
+    await eventually(lambda: watched.reported[-1] == ("kept", b"2"))
 
 
-async def test_a_watch_goes_on_though_the_server_loses_everything_just_when_it_begins(
+async def test_a_watch_continues_though_the_server_loses_everything_just_when_it_begins(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket = await bus.bucket("b")
@@ -193,11 +193,11 @@ async def test_a_watch_goes_on_though_the_server_loses_everything_just_when_it_b
     watched = Watched()
     await bucket.watch(">", watched)
     await bucket.put("k", b"1")
-    await eventually(lambda: watched.told == [("k", b"1")])
+    await eventually(lambda: watched.reported == [("k", b"1")])
     assert bus.connected
 
 
-async def test_a_stream_that_the_server_has_lost_is_made_again_by_its_maker_for_whoever_sends(
+async def test_a_stream_that_the_server_has_lost_is_made_again_by_its_maker_for_the_one_that_sends(
     nats_server: NatsServer, connect: Connect
 ) -> None:
     maker, sender = await connect("maker"), await connect("sender")
@@ -276,7 +276,7 @@ async def test_a_durable_publish_without_a_server_raises_in_time(nats_server: Na
             await bus.request("q", an_event("x"), timeout_s=0.2)
 
 
-async def test_following_a_stream_goes_on_across_a_restart(nats_server: NatsServer, connect: Connect) -> None:
+async def test_following_a_stream_continues_across_a_restart(nats_server: NatsServer, connect: Connect) -> None:
     bus = await connect()
     await bus.ensure_stream(STREAM, SUBJECTS, max_bytes=1_000_000, max_age_s=3600)
     texts: list[str] = []
@@ -312,7 +312,7 @@ async def test_a_server_that_hangs_is_seen_though_bytes_are_still_unsent(nats_se
 async def test_a_connection_that_cannot_be_written_to_any_more_is_replaced_and_nothing_is_lost(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As it is on uvloop between the moment in which the connection goes and the one in which it is told so."""
+    """Behaves like uvloop between the loss of a connection and its report."""
     changes: list[bool] = []
     sender, receiver = await connect("sender", changes.append), await connect("receiver")
     heard = Heard()
@@ -361,9 +361,9 @@ def test_on_the_loop_that_processes_run_on_it_is_the_same(tmp_path: Path) -> Non
             await restart(server, bus)
             bus.publish("t", an_event("after"))
             await bucket.put("k", b"1")
-            await eventually(lambda: heard.texts and watched.told)
+            await eventually(lambda: heard.texts and watched.reported)
             await bus.drain(timeout_s=10.0)
-        return heard.texts, watched.told
+        return heard.texts, watched.reported
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(story()) == (["after"], [("k", b"1")])

@@ -173,7 +173,9 @@ async def test_a_subreaper_inherits_orphans(start: Start) -> None:
     assert int(orphan) in children.descendants(process.pid)
 
 
-async def test_a_subreaper_reaps_what_it_adopted_and_leaves_its_own_to_whoever_waits_for_them(start: Start) -> None:
+async def test_a_subreaper_reaps_what_it_adopted_and_leaves_its_own_to_the_one_that_waits_for_them(
+    start: Start,
+) -> None:
     assert await first_line(await start(REAPER)) == ["0", "None"]
 
 

@@ -31,7 +31,7 @@ def settings_for(url: str) -> BusSettings:
     return BusSettings(url=url, connect_timeout_s=0.05)
 
 
-async def test_it_waits_says_so_once_and_goes_on_when_the_server_is_up(nats_server: NatsServer) -> None:
+async def test_it_waits_says_so_once_and_continues_when_the_server_is_up(nats_server: NatsServer) -> None:
     await nats_server.stop()
     with capture_logs() as logs:
         waiting = asyncio.create_task(
@@ -43,7 +43,8 @@ async def test_it_waits_says_so_once_and_goes_on_when_the_server_is_up(nats_serv
     assert bus is not None
     await bus.close()
     [said] = [log for log in logs if log["event"] == "waiting_for_nats"]
-    assert said["message"].startswith(f"Waiting for NATS at {nats_server.url} (connection refused); start one with: ")
+    away = BusAway(nats_server.url, "connection refused")
+    assert all(value in said["message"] for value in (away.url, away.why, away.hint))
 
 
 async def test_it_says_from_time_to_time_that_it_still_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,14 +58,15 @@ async def test_it_says_from_time_to_time_that_it_still_waits(monkeypatch: pytest
 
 
 async def test_what_waiting_does_not_cure_is_raised_at_once() -> None:
-    with pytest.raises(UserError, match="cannot be the address") as raised:
+    with pytest.raises(UserError, match="nats://host:port") as raised:
         await connect_when_up(settings_for("nats://host:port"), asyncio.Event())
     assert not isinstance(raised.value, BusAway)
 
 
 async def test_it_gives_up_where_it_is_told_to() -> None:
-    with pytest.raises(BusAway, match=r"No NATS server answers at .* \(connection refused\)"):
+    with pytest.raises(BusAway) as raised:
         await connect_when_up(settings_for(f"nats://127.0.0.1:{free_port()}"), asyncio.Event(), give_up_s=0.1)
+    assert raised.value.why == "connection refused"
 
 
 async def test_a_password_is_not_shown() -> None:

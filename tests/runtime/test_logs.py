@@ -53,10 +53,11 @@ def test_machines_read_json() -> None:
 
 def test_what_libraries_say_goes_the_same_way() -> None:
     stream = configured(TRADEWIND_LOG="json")
-    logging.getLogger("nats.aio.client").error("nats: encountered %s", "error")
+    error = "nats: encountered %s"
+    logging.getLogger("nats.aio.client").error(error, "error")
     logging.getLogger("nats.aio.client").info("chatter")
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert [(line["event"], line["role"]) for line in lines] == [("nats: encountered error", "worker")]
+    assert [(line["event"], line["role"]) for line in lines] == [(error % "error", "worker")]
 
 
 def test_an_exception_is_shown_with_its_trace() -> None:

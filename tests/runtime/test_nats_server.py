@@ -1,6 +1,8 @@
 """A server of our own: on loopback, with JetStream, gone when it is stopped."""
 
 import asyncio
+import errno
+import os
 import signal
 import socket
 import sys
@@ -52,9 +54,9 @@ async def test_a_chosen_port_that_is_taken_is_a_sentence(tmp_path: Path) -> None
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         server = NatsServer(tmp_path, port=taken.getsockname()[1])
-        with pytest.raises(UserError, match="did not start on port") as raised:
+        with pytest.raises(UserError, match=f" {server.port}:") as raised:
             await server.start(timeout_s=10.0)
-    assert "address already in use" in raised.value.sentence
+    assert os.strerror(errno.EADDRINUSE).lower() in raised.value.message
 
 
 async def test_a_port_that_was_taken_meanwhile_is_replaced(tmp_path: Path) -> None:
@@ -67,7 +69,7 @@ async def test_a_port_that_was_taken_meanwhile_is_replaced(tmp_path: Path) -> No
     await server.stop()
 
 
-async def test_it_dies_with_whoever_started_it(tmp_path: Path) -> None:
+async def test_it_dies_with_the_one_that_started_it(tmp_path: Path) -> None:
     parent = await children.start(
         [sys.executable, "-c", STARTS_A_SERVER, str(tmp_path)], stdout=asyncio.subprocess.PIPE
     )

@@ -10,10 +10,13 @@ import pytest
 
 from runtime import children
 from runtime.errors import BusUnavailable, UserError
+from runtime.exit_codes import EXIT_UNREACHABLE
 from runtime.process import Stop, known_error
 
 Spawn = Callable[..., Awaitable["Script"]]
 
+MESSAGE = "There is no file x"
+HINT = "another name"
 PREAMBLE = """
 import asyncio, os, signal, sys, time
 from runtime import logs
@@ -36,7 +39,7 @@ class Script:
         self.process.send_signal(number)
 
     async def end(self) -> tuple[int, str]:
-        """The exit code, and what it said on standard error."""
+        """Returns the exit code and standard error."""
         async with asyncio.timeout(30):
             _out, err = await self.process.communicate()
         assert self.process.returncode is not None
@@ -117,7 +120,7 @@ async def test_the_second_signal_forces(spawn: Spawn) -> None:
     assert code == 5
 
 
-async def test_whoever_does_not_drain_in_time_is_cancelled(spawn: Spawn) -> None:
+async def test_the_one_that_does_not_drain_in_time_is_cancelled(spawn: Spawn) -> None:
     script = await spawn(
         """
         async def main(stop):
@@ -137,7 +140,7 @@ async def test_whoever_does_not_drain_in_time_is_cancelled(spawn: Spawn) -> None
     assert "stop_forced" in said
 
 
-async def test_whoever_cannot_be_cancelled_does_not_hold_the_process(spawn: Spawn) -> None:
+async def test_the_one_that_cannot_be_cancelled_does_not_hold_the_process(spawn: Spawn) -> None:
     script = await spawn(
         """
         async def main(stop):
@@ -160,7 +163,7 @@ async def test_whoever_cannot_be_cancelled_does_not_hold_the_process(spawn: Spaw
 @pytest.mark.parametrize(
     "raising",
     [
-        "raise UserError('There is no file x', 'another name')",
+        f"raise UserError('{MESSAGE}', '{HINT}')",
         """
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(fail())
@@ -171,22 +174,22 @@ async def test_whoever_cannot_be_cancelled_does_not_hold_the_process(spawn: Spaw
 async def test_a_users_mistake_is_a_sentence_and_what_to_try(spawn: Spawn, raising: str) -> None:
     script = await spawn(
         f"""
-        async def fail(): raise UserError('There is no file x', 'another name')
+        async def fail(): raise UserError('{MESSAGE}', '{HINT}')
         async def main(stop):
             {textwrap.dedent(raising).strip().replace(chr(10), chr(10) + "            ")}
         """
     )
-    assert await script.end() == (2, "Error: There is no file x\nTry: another name\n")
+    assert await script.end() == (2, f"Error: {MESSAGE}\nTry: {HINT}\n")
 
 
 async def test_all_problems_of_a_mistake_are_listed(spawn: Spawn) -> None:
-    script = await spawn("async def main(stop): raise UserError('Two problems:', problems=('a: one', 'b: two'))")
-    assert await script.end() == (2, "Error: Two problems:\n  a: one\n  b: two\n")
+    script = await spawn(f"async def main(stop): raise UserError('{MESSAGE}', problems=('a: one', 'b: two'))")
+    assert await script.end() == (2, f"Error: {MESSAGE}\n  a: one\n  b: two\n")
 
 
 async def test_a_bus_that_is_away_is_a_sentence_and_another_code(spawn: Spawn) -> None:
-    script = await spawn("async def main(stop): raise BusUnavailable('the bus is away')")
-    assert await script.end() == (1, "Error: the bus is away\n")
+    script = await spawn(f"async def main(stop): raise BusUnavailable('{MESSAGE}')")
+    assert await script.end() == (EXIT_UNREACHABLE, f"Error: {MESSAGE}\n")
 
 
 async def test_a_defect_is_shown_with_its_trace(spawn: Spawn) -> None:
@@ -215,9 +218,9 @@ async def test_a_signal_that_is_to_be_ignored_stays_ignored(spawn: Spawn) -> Non
 
 async def test_it_can_be_asked_from_within_and_keeps_the_first_reason() -> None:
     stop = Stop()
-    stop.ask("the job has ended")
-    stop.ask("something else")
-    assert (stop.why, stop.signal, stop.forced.is_set()) == ("the job has ended", None, False)
+    stop.ask("first")
+    stop.ask("second")
+    assert (stop.why, stop.signal, stop.forced.is_set()) == ("first", None, False)
     stop.on_signal(signal.SIGTERM)
     assert stop.forced.is_set()
 

@@ -20,6 +20,9 @@ class Log:
     seen: tuple[str, ...] = ()
 
 
+FAILED = "an effect failed"
+
+
 @dataclass
 class Hands:
     """Performs `quick …` at once and `slow …` beside the loop."""
@@ -41,7 +44,7 @@ class Hands:
         return f"{effect} ended"
 
     async def _fail(self) -> str:
-        raise LookupError("an effect failed")
+        raise LookupError(FAILED)
 
 
 def decide(state: Log, event: str) -> Decision[Log, str]:
@@ -85,7 +88,7 @@ async def test_a_slow_effect_that_fails_ends_the_loop() -> None:
     async with asyncio.timeout(20):
         with pytest.raises(ExceptionGroup) as raised:
             await loop.run()
-    assert raised.group_contains(LookupError, match="an effect failed")
+    assert raised.group_contains(LookupError, match=FAILED)
 
 
 async def test_more_events_than_a_core_can_ever_catch_up_with_end_the_loop_and_none_is_missed_in_silence(
@@ -98,7 +101,7 @@ async def test_more_events_than_a_core_can_ever_catch_up_with_end_the_loop_and_n
     async with asyncio.timeout(20):
         with pytest.raises(ExceptionGroup) as raised:
             await loop.run()
-    assert raised.group_contains(role.Overrun, match="test cannot keep up: 3 events wait")
+    assert raised.group_contains(role.Overrun, match="^test .*3")
     assert loop.state.seen == ()
 
 
@@ -209,7 +212,7 @@ async def test_an_inbox_that_missed_events_does_not_open() -> None:
     inbox = Inbox[str](at_most=2)
     for event in ("first", "second", "third"):
         inbox.post(event)
-    with pytest.raises(Overrun, match="more than 2 events"):
+    with pytest.raises(Overrun, match="2 events"):
         inbox.open(lambda event: None)
 
 
@@ -245,11 +248,11 @@ async def test_a_loop_that_finds_events_late_says_so_before_them() -> None:
 
     clock = Slow()
     loop = RoleLoop(
-        "test", Log(), together, Hands(), lambda at_s: "tick", clock, behind=lambda at_s, late_s: f"{late_s:g} s late"
+        "test", Log(), together, Hands(), lambda at_s: "tick", clock, behind=lambda at_s: f"late at {at_s:g} s"
     )
     loop.post("event")
     clock.now_s = 2.0
     running = asyncio.create_task(loop.run())
     await eventually(lambda: batches)
     running.cancel()
-    assert batches[0] == ("2 s late", "event")
+    assert batches[0] == ("late at 2 s", "event")

@@ -5,6 +5,7 @@ from typing import Annotated
 import pytest
 from msgspec import Meta, Struct
 
+from runtime import problem_messages as words
 from runtime.errors import UserError
 from runtime.settings import NATS_PREFIX, BusSettings, read_settings
 
@@ -31,10 +32,10 @@ def test_all_problems_are_told_together_by_the_name_the_person_used() -> None:
     with pytest.raises(UserError) as raised:
         read_settings(Sample, environ, {"grace_s": "soon"})
     assert set(raised.value.problems) == {
-        "TRADEWIND_CLUSTER: is missing",
-        "TRADEWIND_SLOTS: is '0', but must be at least 1",
-        "TRADEWIND_VERBOSE: expected bool, got str 'perhaps'",
-        "--grace-s: expected float, got str 'soon'",
+        f"TRADEWIND_CLUSTER: {words.missing()}",
+        f"TRADEWIND_SLOTS: {words.not_allowed('0', {'ge': 1})}",
+        f"TRADEWIND_VERBOSE: {words.expected('bool', 'perhaps', shown=True)}",
+        f"--grace-s: {words.expected('float', 'soon', shown=True)}",
     }
 
 

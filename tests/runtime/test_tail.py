@@ -10,8 +10,7 @@ from messages.codec import Received
 from messages.events import Event
 from runtime.bus import Bus
 from runtime.nats_server import NatsServer
-from tests.conftest import Connect
-from tests.master.waits import until_asked
+from tests.conftest import Connect, eventual_answer
 from tests.runtime.test_bus import raw_client
 
 STREAM = "lines"
@@ -31,7 +30,7 @@ async def store(server: NatsServer, messages: Iterable[tuple[str, Sequence[str]]
         message = Event(scope="fleet", kind="told", text="\n".join(lines))
         await client.publish(f"li.{subject}", codec.encode(codec.wrap(message, sender="test")))
         last += 1
-    await until_asked(
+    await eventual_answer(
         lambda: jetstream.stream_info(STREAM), lambda info: info.state.last_seq >= last, "it to be stored"
     )
     await client.close()

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from runtime.link import translated
-from runtime.waiting import cancellation_kept, first_of
+from runtime.waiting import cancellation_preserved, first_of
 
 
 async def test_whichever_comes_first_ends_the_wait() -> None:
@@ -31,7 +31,7 @@ async def test_a_cancellation_that_comes_together_with_the_result_is_not_forgott
     answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def ask() -> int:
-        with cancellation_kept():
+        with cancellation_preserved():
             return await asyncio.wait_for(answer, 5.0)
 
     task = asyncio.create_task(ask())
@@ -42,7 +42,7 @@ async def test_a_cancellation_that_comes_together_with_the_result_is_not_forgott
         await task
 
 
-async def test_a_cancellation_that_a_client_swallows_ends_whoever_calls_the_bus() -> None:
+async def test_a_cancellation_that_a_client_swallows_ends_the_one_that_calls_the_bus() -> None:
     async def swallow() -> None:
         try:
             await asyncio.sleep(5.0)
@@ -69,7 +69,7 @@ async def test_a_timeout_around_it_stays_a_timeout() -> None:
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            with cancellation_kept():
+            with cancellation_preserved():
                 await forgetful()
 
 
@@ -78,7 +78,7 @@ async def test_what_was_cancelled_before_may_still_finish_its_work() -> None:
         try:
             await asyncio.sleep(5.0)
         except asyncio.CancelledError:
-            with cancellation_kept():
+            with cancellation_preserved():
                 await asyncio.sleep(0)
             return "cleared up"
         return "never"

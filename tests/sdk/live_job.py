@@ -1,12 +1,12 @@
-"""One job with real trainers: the production cores of master, cluster-controller and worker-agents, in one process.
+"""One job with real trainers, and the production cores of job, cluster-controller and worker-agents in one process.
 
-Each decision is made by a core: which workers form the world, when it is halted, who has the state, what comes next.
-Here is what their shells do (messages, the store, machines) and what a test may ask for: machines, notices, faults.
+The cores decide which workers form the world, when it halts and which ranks have the state. This module replaces the
+shells of job and cluster-controller (messages, the store, machines), and lets a test provide machines, give notices and
+inject faults.
 """
 
 import asyncio
 import json
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +36,7 @@ from messages.records import Record
 from messages.worlds import Assignment, JobCommand, StoreAddress
 from runtime.decision import Decision
 from runtime.role import RoleLoop
+from tests.conftest import eventually
 from tests.sdk.machines import CLOCK, EPOCH, Machine, Script, Wires
 from tests.sdk.processes import TrainerProcess
 from tests.sdk.trainee import Recipe, train
@@ -44,7 +45,9 @@ CLUSTER = ClusterName("test")
 HOST = "127.0.0.1"
 NOTICE_S = 600.0
 BOUND_S = 60.0
+"""Most seconds that a test waits for one condition."""
 LOOK_S = 0.02
+"""Seconds between two checks for stopped trainers."""
 
 
 class LiveJob:
@@ -53,14 +56,15 @@ class LiveJob:
     ) -> None:
         self.machines: list[Machine] = []
         self.worlds: list[tuple[str, int]] = []
-        """Each world in which trainers were or are: how it was entered, and its size."""
+        """All worlds so far: how each was entered (`start` without live trainers), and its number of ranks."""
         self.lost: set[type[JobCommand]] = set()
-        """Messages of these kinds are lost on their way to the workers."""
+        """Types of messages that do not reach the workers."""
         self._folder = folder
         self._script = Script(train, recipe)
-        self._envs: list[dict[str, str]] = []
-        self._waiting: list[str] = []
-        """Machines that are free, by the environment of their trainers; and places that have no machine yet."""
+        self._free_envs: list[dict[str, str]] = []
+        """Environments for the trainers of free machines, one for each machine."""
+        self._waiting_places: list[str] = []
+        """Places without a machine."""
         self._newest_world = 0
         self._store: TCPStore | None = None
         self._changed = asyncio.Event()
@@ -98,7 +102,7 @@ class LiveJob:
         for trainer in self.trainers:
             trainer.process.join(10)
 
-    # What the job is.
+    # State of the job.
 
     @property
     def record(self) -> Record:
@@ -106,12 +110,12 @@ class LiveJob:
 
     @property
     def trainers(self) -> list[TrainerProcess]:
-        """The newest of each machine."""
+        """The newest trainer of each machine."""
         return [machine.trainer for machine in self.machines if machine.trainer is not None]
 
     @property
     def members(self) -> list[TrainerProcess]:
-        """By rank, in the present world."""
+        """The trainers of the current world, by rank."""
         return self._trainers_of(self.record.assignment)
 
     def _trainers_of(self, world: Assignment | None) -> list[TrainerProcess]:
@@ -120,76 +124,81 @@ class LiveJob:
         return [by_worker[member.worker] for member in members if member.worker in by_worker]
 
     def is_whole(self, size: int) -> bool:
-        """The present world has so many ranks, and all of them take a share."""
+        """True if the current world has `size` ranks and all of them are active."""
         return [trainer.alive and trainer.is_active() for trainer in self.members] == [True] * size
 
-    async def until(self, holds: Callable[[], bool], what: str) -> None:
+    # Waiting. Each method fails the test after `BOUND_S`.
+
+    async def wait_until(self, holds: Callable[[], bool], what: str) -> None:
+        """Waits until `holds()`. Raises the error of a failed task."""
         try:
             async with asyncio.timeout(BOUND_S):
                 while not holds() and self._failed is None:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            told = [(t.worker, t.alive, t.status and replace(t.status, terms="")) for t in self.trainers]
-            raise AssertionError(f"waited {BOUND_S:g} s for: {what}; the job: {self._job.state.why}; {told}") from None
+            reported = [(t.worker, t.alive, t.status and replace(t.status, terms="")) for t in self.trainers]
+            raise AssertionError(
+                f"waited {BOUND_S:g} s for: {what}; the job: {self._job.state.why}; {reported}"
+            ) from None
         if self._failed is not None:
             raise self._failed
 
-    async def active(self, *trainers: TrainerProcess) -> None:
-        await self.until(lambda: all(trainer.is_active() for trainer in trainers), "they take a share")
+    async def wait_active(self, *trainers: TrainerProcess) -> None:
+        await self.wait_until(lambda: all(trainer.is_active() for trainer in trainers), "active trainers")
 
-    async def step(self, number: int) -> None:
-        """Until some rank reports it."""
-        await self.until(lambda: any(r.step >= number for t in self.trainers for r in t.reports), f"step {number}")
+    async def wait_for_step(self, number: int) -> None:
+        """Waits until a rank reports this step or a later one."""
+        await self.wait_until(lambda: any(r.step >= number for t in self.trainers for r in t.reports), f"step {number}")
 
-    async def finished(self) -> None:
-        await self.until(lambda: self.record.phase.ended and not any(t.alive for t in self.trainers), "the end")
+    async def wait_finished(self) -> None:
+        await self.wait_until(lambda: self.record.phase.ended and not any(t.alive for t in self.trainers), "the end")
 
-    async def held(self) -> None:
-        """Until all who train wait before the step that is held back."""
+    async def wait_held(self) -> None:
+        """Waits until all members wait before the step given to `hold_before`, or have ended."""
         limit = (self._folder / "limit").read_text()
-        await self._poll(lambda: all(self._waits_before(trainer, limit) for trainer in self.members))
+        await self._wait_for_files(lambda: all(self._is_waiting_before(trainer, limit) for trainer in self.members))
 
-    async def all_prepared(self) -> None:
-        """Until all who take part in the next world could go over to it, or until something breaks it."""
-        await self.until(lambda: self.record.prepared is not None, "a next world")
+    async def wait_all_prepared(self) -> None:
+        """Waits until all ranks of the next world tried to build it and leaving ranks know it, or until it changes."""
+        await self.wait_until(lambda: self.record.prepared is not None, "a next world")
         prepared = self.record.prepared
         assert prepared is not None
         involved = {*self.members, *self._trainers_of(prepared)}
         files = [self._folder / f"prepared-{trainer.pid}-{prepared.generation}" for trainer in involved]
-        await self._poll(lambda: self.record.prepared != prepared or all(file.exists() for file in files))
+        await self._wait_for_files(lambda: self.record.prepared != prepared or all(file.exists() for file in files))
 
-    def _waits_before(self, trainer: TrainerProcess, step: str) -> bool:
+    def _is_waiting_before(self, trainer: TrainerProcess, step: str) -> bool:
         waiting = self._folder / f"waiting-{trainer.pid}"
         return not trainer.alive or (waiting.exists() and waiting.read_text() == step)
 
-    async def _poll(self, holds: Callable[[], bool]) -> None:
-        """Of what trainers write into files."""
-        until_s = time.monotonic() + BOUND_S
-        while not holds():
-            assert time.monotonic() < until_s, f"waited {BOUND_S:g} s for what trainers write"
-            await asyncio.sleep(LOOK_S)
+    async def _wait_for_files(self, holds: Callable[[], bool]) -> None:
+        """Waits for a condition on files that trainers write."""
+        await eventually(holds, BOUND_S, "files that trainers write")
 
-    # What a test asks for.
+    # Commands of a test.
 
     async def start(self, count: int, envs: list[dict[str, str]] | None = None) -> None:
+        """Starts workers, and waits until the trainer of each is active or has ended."""
         self.scale(count)
         self.provide(*(envs or [{}] * count))
-        await self.until(
+        await self.wait_until(
             lambda: [t.is_active() or not t.alive for t in self.trainers] == [True] * count, "a first world"
         )
 
     def provide(self, *envs: dict[str, str]) -> None:
-        """Machines, each with the environment of its trainer. Places that wait for a machine get them."""
-        self._envs += envs
+        """Provides machines, each with the environment of its trainer. Places without a machine get them first."""
+        self._free_envs += envs
         self._use_machines()
 
     async def enlarge(self, *envs: dict[str, str]) -> list[TrainerProcess]:
-        """Provides machines, and asks for so many workers more. Returns when their trainers are attached."""
+        """Provides machines, requests as many more workers, and waits until their trainers have reported."""
         known = len(self.machines)
         self.scale(self.record.wanted + len(envs))
         self.provide(*envs)
-        await self.until(lambda: sum(t.status is not None for t in self._since(known)) == len(envs), "they are warm")
+        await self.wait_until(
+            lambda: sum(t.status is not None for t in self._since(known)) == len(envs), "reports of the new trainers"
+        )
         return self._since(known)
 
     def _since(self, known: int) -> list[TrainerProcess]:
@@ -199,24 +208,24 @@ class LiveJob:
         self._job.post(events.ScaleAsked(CLOCK.monotonic_s(), workers))
 
     def stop(self) -> None:
-        self._job.post(events.StopAsked(CLOCK.monotonic_s(), "a person asked for it"))
+        self._job.post(events.StopAsked(CLOCK.monotonic_s(), "requested by a person"))
 
     def notice(self, *trainers: TrainerProcess) -> None:
-        """Their machines will be taken, but not soon."""
+        """Gives the machines of these trainers a notice of `NOTICE_S`."""
         for trainer in trainers:
             self.machines[trainer.machine].post(NoticeCame(CLOCK.monotonic_s(), NOTICE_S, "test"))
 
-    async def part(self, *trainers: TrainerProcess) -> None:
-        """Gives notice, and returns when the world has no rank on their machines."""
+    async def notice_and_wait(self, *trainers: TrainerProcess) -> None:
+        """Gives notice, and waits until the current world has no rank on their machines."""
         self.notice(*trainers)
-        await self.until(lambda: not set(trainers) & set(self.members), "a world without them")
+        await self.wait_until(lambda: not set(trainers) & set(self.members), "a world without them")
 
     def hold_before(self, step: int | None) -> None:
-        """No rank computes this step before the test allows it; None allows every step."""
+        """Makes ranks wait before they compute this step or a later one; None: no step is held."""
         self._write("limit", step)
 
     def crawl_from(self, step: int | None) -> None:
-        """From this step on each takes a while; None ends that."""
+        """Makes this step and all later ones slow; None: full speed."""
         self._write("crawl", step)
 
     def _write(self, name: Literal["limit", "crawl"], step: int | None) -> None:
@@ -228,7 +237,7 @@ class LiveJob:
         aside.rename(self._folder / name)
 
     async def wake_all(self, after_s: float) -> None:
-        """For ever: a trainer that has stopped continues after so many seconds."""
+        """Runs until cancelled: wakes each trainer `after_s` seconds after it finds it stopped by SIGSTOP."""
         while True:
             await asyncio.sleep(LOOK_S)
             stopped = [trainer for trainer in self.trainers if trainer.alive and trainer.has_stopped()]
@@ -237,7 +246,7 @@ class LiveJob:
             for trainer in stopped:
                 trainer.wake()
 
-    # The hands of job and cluster.
+    # The shells of job and cluster-controller.
 
     def perform(self, effect: JobEffect | ClusterEffect) -> Awaitable[Any] | None:
         now_s = CLOCK.monotonic_s()
@@ -269,7 +278,7 @@ class LiveJob:
             case cluster_effects.StartPlace(uid):
                 self._cluster.post(cluster_events.PlaceStarted(now_s, uid, 0))
                 self._cluster.post(cluster_events.PlaceSeen(now_s, uid, "", mute=True, waits_for="a machine"))
-                self._waiting.append(uid)
+                self._waiting_places.append(uid)
                 self._use_machines()
             case cluster_effects.EndPlace(uid, grace_s, why):
                 self._end_place(uid, min(HURRY_S, grace_s), why)
@@ -278,16 +287,16 @@ class LiveJob:
         return None
 
     def _use_machines(self) -> None:
-        while self._envs and self._waiting:
-            uid, env = self._waiting.pop(0), self._envs.pop(0)
+        while self._free_envs and self._waiting_places:
+            uid, env = self._waiting_places.pop(0), self._free_envs.pop(0)
             identity = WorkerIdentity(WorkerId(f"{uid}-0001"), CLUSTER, JobName("test"), address=HOST)
             wires = Wires(self._job.post, self._cluster.post, self._own, self._changed.set)
             self._cluster.post(cluster_events.PlaceSeen(CLOCK.monotonic_s(), uid, ""))
             self.machines.append(Machine(uid, len(self.machines), identity, self._script, env, wires))
 
     def _end_place(self, uid: str, within_s: float, why: str) -> None:
-        if uid in self._waiting:
-            self._waiting.remove(uid)
+        if uid in self._waiting_places:
+            self._waiting_places.remove(uid)
             self._cluster.post(cluster_events.PlaceEnded(CLOCK.monotonic_s(), uid, why))
         for machine in self.machines:
             if machine.uid == uid:
@@ -297,7 +306,7 @@ class LiveJob:
         world = decision.state.record.assignment
         if world is not None and world.generation != self._newest_world:
             self._newest_world = world.generation
-            self.worlds.append((world.hot.entry.value if world.hot is not None else "start", world.world_size))
+            self.worlds.append((world.live.entry.value if world.live is not None else "start", world.world_size))
         self._changed.set()
 
     def _own(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":

@@ -1,6 +1,6 @@
 """Machines of a test: the core of the worker-agent, its socket for trainers, and one real trainer process.
 
-The core decides. Here is what the agent's shell and its host do: processes are forked, stopped and watched.
+The core decides. This module replaces the agent's shell and its host: it forks, stops and watches processes.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ HEARD: dict[type[JobCommand], Heard] = {
 
 @dataclass(frozen=True, slots=True)
 class Wires:
-    """What connects a machine with the rest of the test."""
+    """Callbacks from a machine to the rest of the test."""
 
     to_job: Callable[[JobEvent], None]
     to_cluster: Callable[[ClusterEvent], None]
@@ -69,7 +69,7 @@ class Wires:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What each trainer runs."""
+    """The function and the recipe that each trainer runs."""
 
     train: Callable[[Recipe, dict[str, str]], None]
     recipe: Recipe
@@ -105,7 +105,7 @@ class Machine:
         self.post(HEARD[type(message)](CLOCK.monotonic_s(), message, EPOCH))
 
     def lose(self, why: str) -> None:
-        """The machine is gone, with everything that ran on it."""
+        """Ends the machine and its trainer without warning."""
         if self.alive:
             self.alive = False
             if self.trainer is not None:
@@ -114,7 +114,7 @@ class Machine:
             self._wires.to_cluster(cluster_events.PlaceEnded(CLOCK.monotonic_s(), self.uid, why))
 
     async def end(self, within_s: float, why: str) -> None:
-        """What SIGTERM does to an agent: a trainer that is about to exit may do so before the machine is lost."""
+        """Acts like SIGTERM to an agent: gives a notice, waits for the trainer's exit, then ends the machine."""
         self.post(events.NoticeCame(CLOCK.monotonic_s(), within_s, "signal"))
         if self.trainer is not None:
             with contextlib.suppress(TimeoutError):
@@ -145,8 +145,8 @@ class Machine:
             case effects.Leave(_, why):
                 self.lose(why)
             case effects.AbortTrainer(_, _, why):
-                raise AssertionError(f"{worker} is taken for stalled: {why}")
-            case effects.FlushProgress():
+                raise AssertionError(f"{worker} counts as stalled: {why}")
+            case effects.FlushProgress() | effects.ReadStoredWorld():
                 pass
         return None
 
@@ -164,9 +164,9 @@ class Machine:
         async with self._listener.trainers.serving(self._socket, to_others=False):
             await self._role.run()
 
-    def _tell(self, told: effects.TellFact) -> None:
-        subject = subjects.worker_fact(self._identity.cluster, self._identity.worker, told.fact)
-        heard = fact_of(subject, fact_message(told), CLOCK.monotonic_s())
+    def _tell(self, effect: effects.TellFact) -> None:
+        subject = subjects.worker_fact(self._identity.cluster, self._identity.worker, effect.fact)
+        heard = fact_of(subject, fact_message(effect), CLOCK.monotonic_s())
         assert isinstance(heard, ForJob), heard
         self._wires.to_job(heard.event)
 
@@ -210,7 +210,7 @@ class Machine:
 
 
 class _Listener(Listener):
-    """As the agent has it; the test hears the same."""
+    """The agent's listener, which also passes each message to the test."""
 
     def __init__(
         self,
@@ -228,4 +228,4 @@ class _Listener(Listener):
 
 
 async def _publish_nothing(*_: Any) -> None:
-    """Trainers of these tests write to the test's own output."""
+    """Drops lines: trainers of these tests write to the test's own output."""

@@ -23,7 +23,7 @@ class TrainerProcess:
     status: Status | None = None
     alive: bool = True
     is_stopped: bool = False
-    """Its agent has ended it."""
+    """True if its agent has ended it."""
     reports: list[StepReport] = field(default_factory=list)
     measured: list[Any] = field(default_factory=list)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
@@ -58,7 +58,7 @@ class TrainerProcess:
         return self.status is not None and self.status.resting
 
     def send(self, signum: signal.Signals) -> None:
-        """Nothing if the process is gone, also if that was not noticed yet."""
+        """Sends a signal, unless the process is gone."""
         if self.alive:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signum)
@@ -76,7 +76,7 @@ class TrainerProcess:
         self.send(signal.SIGCONT)
 
     async def ended(self) -> None:
-        """To be awaited once: the first that reads how a process ended is the only one that can."""
+        """Waits for the end of the process. Only one task may call it: the exit status can be read once."""
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(self.process.sentinel, ended.set)
         try:

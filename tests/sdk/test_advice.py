@@ -1,4 +1,4 @@
-"""What a run cannot be made of is refused with what to do instead; what it should not be made of gets a warning."""
+"""A run refuses optimizers and schedulers that it cannot use, with advice, and warns of layers that it should not."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -9,7 +9,9 @@ from torch.optim import LBFGS, SGD, Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 
 from tests.sdk.test_cases import a_model, a_run, end_threads, error_of, trained
+from tradewind.sdk.checks import about_learning_rate
 from tradewind.sdk.run import Run
+from tradewind.sdk.starting import resuming
 
 __all__ = ["end_threads"]
 Capture = pytest.CaptureFixture[str]
@@ -22,18 +24,18 @@ def of(model: nn.Module, rate: float = 0.1) -> SGD:
 @pytest.mark.parametrize("several", [list, tuple, lambda each: dict(enumerate(each))], ids=["list", "tuple", "dict"])
 def test_several_optimizers_are_refused(several: Any) -> None:
     model = a_model()
-    with pytest.raises(TypeError, match=r"a run steps one optimizer: .* parameter groups .* update=.* state="):
+    with pytest.raises(TypeError, match=r"(list|tuple|dict).*AdamW\(.*update=.*state="):
         a_run(model, several([of(model), of(model)]))
 
 
 def test_what_is_no_optimizer_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"optimizer is a Linear, but must be a torch\.optim\.Optimizer"):
+    with pytest.raises(TypeError, match=r"torch\.optim\.Optimizer.*Linear"):
         a_run(a_model(), cast(Any, nn.Linear(1, 1)))
 
 
 def test_lbfgs_is_refused() -> None:
     model = a_model()
-    with pytest.raises(TypeError, match=r"LBFGS evaluates the loss several times .* such as AdamW or SGD"):
+    with pytest.raises(TypeError, match=r"LBFGS.*AdamW.*SGD"):
         a_run(model, LBFGS(model.parameters()))
 
 
@@ -41,7 +43,7 @@ def test_a_schedule_that_needs_a_metric_is_refused_and_works_in_an_update() -> N
     model = a_model()
     optimizer = of(model)
     scheduler = ReduceLROnPlateau(optimizer, patience=0, threshold=10.0)
-    with pytest.raises(TypeError, match=r"ReduceLROnPlateau needs a metric .* update=, .* as run\.loss is.* state="):
+    with pytest.raises(TypeError, match=r"ReduceLROnPlateau.*update=.*run\.loss.*state="):
         a_run(model, optimizer, scheduler=scheduler)
     seen: list[float | None] = []
 
@@ -61,7 +63,7 @@ def test_layers_that_look_at_the_whole_batch_get_one_warning(layers: int, named:
     model = nn.Sequential(nn.Linear(4, 2), *(nn.BatchNorm1d(2) for _ in range(layers)), nn.Linear(2, 1))
     trained(a_run(model, of(model)), error_of(model))
     err = capsys.readouterr().err
-    assert err.count("warning:") == 1 and f"the model has BatchNorm {named}. " in err and "GroupNorm" in err
+    assert err.count("warning:") == 1 and f" BatchNorm {named}. " in err and "GroupNorm" in err
 
 
 def resumed(folder: Path, rate: float, steps: int, scheduled: bool) -> Run:
@@ -79,6 +81,8 @@ def test_a_run_that_resumes_with_another_learning_rate_says_so(
 ) -> None:
     resumed(tmp_path, 0.0003, 2, scheduled)
     resumed(tmp_path, 0.0003, 3, scheduled)
-    assert "resumes with lr" not in capsys.readouterr().err
+    assert capsys.readouterr().err == f"tradewind: {resuming(2, 3, tmp_path)}\n"
     resumed(tmp_path, 0.001, 4, scheduled)
-    assert "the run resumes with lr 0.0003 of the checkpoint; the script gives 0.001, which" in capsys.readouterr().err
+    remark = about_learning_rate([0.001], [0.0003])
+    assert remark is not None and remark.index("0.0003") < remark.index("0.001")
+    assert capsys.readouterr().err == f"tradewind: {resuming(3, 4, tmp_path)}\ntradewind: {remark}\n"

@@ -1,4 +1,4 @@
-"""Plain `python train.py`: one process that nobody watches."""
+"""Plain `python train.py`: one process without an agent."""
 
 import json
 import subprocess
@@ -45,17 +45,17 @@ print(json.dumps({"before": before, "during": during, "after": facts(), "holds":
 """
 
 
-def told(tmp_path: Path) -> dict[str, Any]:
+def run_alone(tmp_path: Path) -> dict[str, Any]:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=True)
-    said: dict[str, Any] = json.loads(ran.stdout)
-    return said
+    output: dict[str, Any] = json.loads(ran.stdout)
+    return output
 
 
 def test_a_script_that_runs_alone_opens_no_port_and_starts_no_thread(tmp_path: Path) -> None:
-    said = told(tmp_path)
-    assert said["holds"] and len(said["during"]) == 5
-    for facts in (*said["during"], said["after"]):
-        assert facts == said["before"]
-    assert said["before"]["ports"] == [] and said["before"]["threads"] == ["MainThread"]
+    output = run_alone(tmp_path)
+    assert output["holds"] and len(output["during"]) == 5
+    for facts in (*output["during"], output["after"]):
+        assert facts == output["before"]
+    assert output["before"]["ports"] == [] and output["before"]["threads"] == ["MainThread"]

@@ -1,4 +1,4 @@
-"""Groups are built beside the training: whatever becomes of a build is told, and none waits for a connection."""
+"""Groups are built beside the training: each build reports its result, and no build waits for a connection."""
 
 import queue
 from collections.abc import Callable, Iterator
@@ -12,6 +12,7 @@ from tradewind.sdk.groups.builder import Builder, LoneGroup, MakeGroup, StoreCli
 from tradewind.sdk.groups.group import Built, Group, JoiningRank
 
 BOUND_S = 30.0
+REASON = "Connection closed by peer"
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def store(server: TCPStore) -> Store:
 
 @pytest.fixture
 def connected(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[TCPStore]]:
-    """All connections that are made, in turn."""
+    """All connections to the store, in order."""
     made: list[TCPStore] = []
     connect = building._connect
 
@@ -43,13 +44,13 @@ def lone_group(*_: object, tried: bool) -> Group:
 
 
 def ended(make: MakeGroup, assign: Assign, prepare: Callable[[JoiningRank, int], None] = lambda *_: None) -> list[bool]:
-    """Of one build: whether there is a group, each time that it was told."""
-    told: queue.Queue[bool] = queue.Queue()
-    builder = Builder(make, lambda _, built: told.put(built is not None), lambda _: (1, "token"), prepare)
+    """Runs one build. Returns for each of its reports if there is a group."""
+    reported: queue.Queue[bool] = queue.Queue()
+    builder = Builder(make, lambda _, built: reported.put(built is not None), lambda _: (1, "token"), prepare)
     builder.start(assign)
-    first = told.get(timeout=BOUND_S)  # torch's store now and then takes a second or two to connect
+    first = reported.get(timeout=BOUND_S)  # torch's store now and then takes a second or two to connect
     builder.close()
-    return [first, *(told.get() for _ in range(told.qsize()))]
+    return [first, *(reported.get() for _ in range(reported.qsize()))]
 
 
 def test_a_build_that_never_ends_leaves_a_connection_for_the_next(store: Store, connected: list[TCPStore]) -> None:
@@ -61,7 +62,9 @@ def test_a_build_that_never_ends_leaves_a_connection_for_the_next(store: Store, 
     assert hangs is not next_one and len(connected) == made
 
 
-def test_connections_are_made_ahead_but_only_when_the_group_is_told_of(store: Store, connected: list[TCPStore]) -> None:
+def test_connections_are_made_ahead_but_only_after_the_group_is_reported(
+    store: Store, connected: list[TCPStore]
+) -> None:
     made: list[int] = []
 
     def on_built(_generation: int, built: Built | None) -> None:
@@ -77,7 +80,7 @@ def test_connections_are_made_ahead_but_only_when_the_group_is_told_of(store: St
 
 @pytest.mark.parametrize("error", [RuntimeError("lost\nand a trace"), OSError("full"), KeyError(), MemoryError()])
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_build_that_fails_is_told_whatever_the_error(store: Store, error: Exception) -> None:
+def test_a_failed_build_is_reported_for_any_error(store: Store, error: Exception) -> None:
     def fail(*_: object, tried: bool) -> Group:
         raise error
 
@@ -96,16 +99,20 @@ def test_only_after_a_loss_is_the_first_sum_the_trial(store: Store, entry: Entry
     assert asked == [tried]
 
 
-def test_an_error_of_the_network_is_a_sentence(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_the_network_is_one_line(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+    error = RuntimeError(f"{REASON}\nand a trace")
+
     def fail(*_: object, tried: bool) -> Group:
-        raise RuntimeError("Connection closed by peer\nand a trace")
+        raise error
 
     ended(fail, Assign(3, 0, 2, "start", store))
-    assert capfd.readouterr().err == "tradewind: no group for generation 3: Connection closed by peer\n"
+    printed = capfd.readouterr().err
+    assert printed == f"{building.not_built(3, error)}\n"
+    assert " 3: " in printed and printed.endswith(f"{REASON}\n")
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_survivor_that_cannot_get_ready_for_a_joiner_says_so(store: Store, server: TCPStore) -> None:
+def test_a_survivor_that_cannot_get_ready_for_a_joining_worker_says_so(store: Store, server: TCPStore) -> None:
     server.set("tradewind/3/state/1", '["127.0.0.1", 1, "token"]')
 
     def fail(_joining: JoiningRank, _senders: int) -> None:

@@ -1,4 +1,4 @@
-"""What a script may be made of, in a world of one: it trains as it would without a run, or is refused in a sentence."""
+"""Scripts of many kinds, in a world of one: each trains as it would without a run, or is refused."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -49,7 +49,7 @@ def a_run(model: nn.Module, optimizer: Optimizer, dataset: Any = DATA, **more: A
 
 
 def trained(run: Run, loss: Loss) -> list[int]:
-    """Tells the sizes of the batches."""
+    """Trains, and returns the sizes of the batches."""
     sizes = []
     for inputs, targets in run:
         run.backward(loss(inputs, targets))
@@ -58,7 +58,7 @@ def trained(run: Run, loss: Loss) -> list[int]:
 
 
 def trained_plainly(optimizer: Optimizer, loss: Loss, clip: Callable[[], object] = lambda: None) -> None:
-    """The same samples in an ordinary loop."""
+    """Trains on the same samples in an ordinary loop."""
     order = Order(len(DATA), BATCH, seed=0)
     for step in range(STEPS):
         inputs, targets = DATA[order.indices(step)]
@@ -89,11 +89,11 @@ def test_the_order_of_gradients_is_the_models_and_then_the_optimizers() -> None:
     assert [id(each) for each in parameters_of(model, SGD(groups))] == [id(model.weight), id(model.bias), id(outside)]
 
 
-def test_a_step_of_the_scripts_own_is_refused_while_the_run_goes_on() -> None:
+def test_a_step_of_the_scripts_own_is_refused_while_the_run_continues() -> None:
     model = a_model()
     optimizer = SGD(model.parameters(), lr=0.1)
     run = a_run(model, optimizer)
-    with pytest.raises(RuntimeError, match=r"take optimizer[.]step\(\) out of the loop"):
+    with pytest.raises(RuntimeError, match=r"optimizer[.]step\(\).*update="):
         for inputs, targets in run:
             run.backward(error_of(model)(inputs, targets))
             optimizer.step()
@@ -105,7 +105,7 @@ def test_gradients_that_the_script_clears_are_not_lost_without_a_word(when: str)
     model = a_model()
     optimizer = SGD(model.parameters(), lr=0.1)
     run = a_run(model, optimizer, max_share=2)
-    with pytest.raises(RuntimeError, match=r"take zero_grad\(\) out of the loop"):
+    with pytest.raises(RuntimeError, match=r"zero_grad\(\)"):
         for inputs, targets in run:
             if when == "before":
                 optimizer.zero_grad()
@@ -117,11 +117,11 @@ def test_gradients_that_the_script_clears_are_not_lost_without_a_word(when: str)
 
 def test_a_data_loader_is_no_dataset() -> None:
     model = a_model()
-    with pytest.raises(TypeError, match=r"give it the dataset of the DataLoader"):
+    with pytest.raises(TypeError, match=r"DataLoader.*collate="):
         a_run(model, SGD(model.parameters()), DataLoader(DATA))
 
 
-def test_what_is_unfrozen_while_the_run_goes_on_is_refused() -> None:
+def test_what_is_unfrozen_while_the_run_continues_is_refused() -> None:
     model = a_model()
     first = next(model.parameters()).requires_grad_(False)
     run = a_run(model, SGD(model.parameters()))
@@ -130,7 +130,7 @@ def test_what_is_unfrozen_while_the_run_goes_on_is_refused() -> None:
         first.requires_grad_(run.step >= 2)
         return error_of(model)(inputs, targets)
 
-    with pytest.raises(RuntimeError, match=r"unfreeze all that is ever trained before tradewind[.]Run"):
+    with pytest.raises(RuntimeError, match=r"tradewind[.]Run\("):
         trained(run, loss)
     assert run.step == 2
 
@@ -200,7 +200,7 @@ def test_a_run_is_iterated_over_once() -> None:
     run = a_run(model, SGD(model.parameters()))
     trained(run, error_of(model))
 
-    with pytest.raises(RuntimeError, match="iterated over once"):
+    with pytest.raises(RuntimeError, match="only once"):
         iter(run)
 
 

@@ -1,4 +1,4 @@
-"""Whatever befalls the samples of a step, the certificate tells; whatever befalls the world alone, it does not."""
+"""The certificate finds each fault in the samples of a step; changes of the world are no faults."""
 
 import json
 from collections.abc import Callable
@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sdk.texts import numbers
 from tradewind.sdk.certificate import Certificate, Digest, Life
 from tradewind.sdk.data.order import Order
 from tradewind.sdk.trainer.shares import shares
@@ -15,7 +16,7 @@ from tradewind.sdk.trainer.shares import shares
 BATCH = 48
 ORDER = Order(size=1000, batch=BATCH, seed=5)
 Reads = list[list[int]]
-"""By rank: the indices it read in one step."""
+"""The indices that each rank read in one step, by rank."""
 
 worlds = st.lists(st.booleans(), min_size=2, max_size=9).filter(lambda active: sum(active) >= 2)
 index_lists = st.lists(st.integers(0, 2**40), max_size=60)
@@ -126,25 +127,28 @@ def test_no_two_indices_of_a_dataset_are_mixed_to_the_same_number() -> None:
 
 
 def test_digests_stay_the_same_from_one_release_to_the_next() -> None:
-    """Ranks of a job compare them, and checkpoints outlive releases."""
+    """Ranks of a job compare digests, and checkpoints outlive releases."""
     assert Digest.of(range(48)) == Digest(48, 0x2C8A274042E1)
     assert Digest.of(range(5000)) == Digest(5000, 0x284348FC32FA)
 
 
-def test_an_undisturbed_run_says_so_in_one_sentence() -> None:
-    assert a_run(range(300)).sentence() == "300 steps, 14,400 samples: 0 lost, 0 repeated"
-    assert a_run(range(1)).sentence() == "1 step, 48 samples: 0 lost, 0 repeated"
+def test_the_message_of_an_undisturbed_run_has_its_steps_and_samples() -> None:
+    assert numbers(a_run(range(300)).message()) == [300, 14_400, 0, 0]
+    assert numbers(a_run(range(1)).message()) == [1, 48, 0, 0]
+    assert a_run(range(1)).message().startswith("1 step, ")
 
 
 def test_a_dropped_share_makes_the_certificate_red() -> None:
     certificate = a_run_with_one_bad_step(lambda read: read[2].clear())
     assert not certificate.holds
-    assert certificate.sentence() == "6 steps, 276 samples: 12 lost, 0 repeated, first at step 3"
+    assert (certificate.lost, certificate.repeated) == (12, 0)
+    assert numbers(certificate.message()) == [6, 276, 12, 0, 3]
 
 
 def test_a_repeated_share_makes_the_certificate_red() -> None:
     certificate = a_run_with_one_bad_step(lambda read: read.append(read[0]))
-    assert certificate.sentence() == "6 steps, 300 samples: 0 lost, 12 repeated, first at step 3"
+    assert (certificate.lost, certificate.repeated) == (0, 12)
+    assert numbers(certificate.message()) == [6, 300, 0, 12, 3]
 
 
 def test_one_share_dropped_and_another_repeated_is_wrong_though_the_count_is_right() -> None:
@@ -153,7 +157,7 @@ def test_one_share_dropped_and_another_repeated_is_wrong_though_the_count_is_rig
 
     certificate = a_run_with_one_bad_step(spoil)
     assert (certificate.lost, certificate.repeated, certificate.wrong, certificate.first_bad) == (0, 0, 1, 3)
-    assert "1 step with other samples than their own, first at step 3" in certificate.sentence()
+    assert numbers(certificate.message()) == [6, 288, 0, 0, 1, 3]
 
 
 def test_a_step_that_is_left_out_is_lost_and_one_that_comes_twice_is_repeated() -> None:
@@ -165,15 +169,14 @@ def test_a_step_that_is_left_out_is_lost_and_one_that_comes_twice_is_repeated() 
     assert certificate.check(6, expected(6), expected(6))
 
 
-def test_steps_taken_again_from_a_checkpoint_are_told_apart() -> None:
+def test_steps_recomputed_from_a_checkpoint_are_counted_apart() -> None:
     saved = json.loads(json.dumps(a_run(range(50)).as_dict()))
     certificate = Certificate.from_dict(saved)
     certificate.resumed(50, [Life(0, 100)])
     a_run(range(50, 300), certificate)
-    assert certificate.holds and certificate.taken_again == 50
-    assert certificate.sentence() == (
-        "300 steps, 14,400 samples: 0 lost, 0 repeated; 50 steps taken again after a resume at step 50"
-    )
+    assert certificate.holds and certificate.recomputed == 50
+    assert numbers(certificate.message()) == [300, 14_400, 0, 0, 50, 50]
+    assert " recomputed " in certificate.message()
 
 
 def test_a_resume_counts_the_same_whether_the_certificate_was_kept_or_loaded() -> None:
@@ -183,15 +186,15 @@ def test_a_resume_counts_the_same_whether_the_certificate_was_kept_or_loaded() -
         certificate.resumed(50, [Life(0, 100)])
         a_run(range(50, 120), certificate)
     assert loaded == kept
-    assert (kept.steps, kept.samples, kept.taken_again) == (120, 120 * BATCH, 50)
+    assert (kept.steps, kept.samples, kept.recomputed) == (120, 120 * BATCH, 50)
 
 
-def test_every_life_that_took_a_step_again_counts() -> None:
+def test_every_life_that_recomputed_a_step_counts() -> None:
     certificate = a_run(range(50))
     certificate.resumed(50, [Life(0, 80), Life(50, 60)])
     a_run(range(50, 100), certificate)
-    assert (certificate.steps, certificate.taken_again, certificate.resumed_at) == (100, 10 + 30, (50, 50))
-    assert certificate.sentence().endswith("; 40 steps taken again after 2 resumes at steps 50, 50")
+    assert (certificate.steps, certificate.recomputed, certificate.resumed_at) == (100, 10 + 30, (50, 50))
+    assert numbers(certificate.message()) == [100, 4800, 0, 0, 40, 2, 50, 50]
 
 
 def test_what_a_checkpoint_knows_already_counts_once() -> None:
@@ -200,10 +203,10 @@ def test_what_a_checkpoint_knows_already_counts_once() -> None:
     a_run(range(50, 100), certificate)
     certificate.resumed(100, [Life(0, 150), Life(50, 130)])
     a_run(range(100, 160), certificate)
-    assert (certificate.steps, certificate.taken_again, certificate.resumed_at) == (160, 80 + 50, (50, 100))
+    assert (certificate.steps, certificate.recomputed, certificate.resumed_at) == (160, 80 + 50, (50, 100))
 
 
-def test_a_fault_in_a_step_that_is_taken_again_is_found_too() -> None:
+def test_a_fault_in_a_step_that_is_recomputed_is_found_too() -> None:
     certificate = a_run(range(10))
     certificate.resumed(4, [Life(0, 10)])
     assert not certificate.check(4, Digest.of(ORDER.indices(4)[1:]), expected(4))
@@ -214,16 +217,18 @@ def test_a_certificate_that_begins_at_a_checkpoint_says_what_it_covers() -> None
     certificate = Certificate()
     certificate.resumed(50, [])
     a_run(range(50, 60), certificate)
-    assert certificate.sentence() == "10 steps from step 50 on, 480 samples: 0 lost, 0 repeated; resumed at step 50"
+    assert numbers(certificate.message()) == [10, 50, 480, 0, 0, 50]
 
 
-def test_resumes_after_which_no_step_was_taken_again_are_told_as_nothing_more() -> None:
+def test_resumes_without_recomputed_steps_are_not_called_recomputed() -> None:
     certificate = a_run(range(50))
     certificate.resumed(50, [Life(0, 50)])
-    assert certificate.sentence().endswith("0 repeated; resumed at step 50")
+    assert numbers(certificate.message()) == [50, 2400, 0, 0, 50]
+    assert "recomputed" not in certificate.message()
     a_run(range(50, 60), certificate)
     certificate.resumed(60, [Life(0, 50), Life(50, 60)])
-    assert certificate.sentence().endswith("0 repeated; resumed at steps 50, 60")
+    assert numbers(certificate.message()) == [60, 2880, 0, 0, 50, 60]
+    assert "recomputed" not in certificate.message()
 
 
 @pytest.mark.parametrize("spoiled", [False, True])
@@ -234,7 +239,7 @@ def test_a_certificate_survives_being_saved(spoiled: bool) -> None:
     assert Certificate.from_dict(json.loads(json.dumps(saved))) == certificate
 
 
-def test_a_joiner_takes_over_the_certificate_of_the_others() -> None:
+def test_a_joining_worker_takes_over_the_certificate_of_the_others() -> None:
     joined = Certificate()
     joined.take_over(a_run(range(7)))
     assert a_run(range(7, 9), joined) == a_run(range(9))

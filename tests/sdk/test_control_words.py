@@ -1,4 +1,4 @@
-"""What ranks write behind the gradient and read from the sum, against what they would have said face to face."""
+"""The control words of a step: what all ranks read from the sum of what each rank writes."""
 
 import math
 from functools import reduce
@@ -21,14 +21,14 @@ def own(
     return Own(ready=ready, digest=Digest.of(indices), loss_sum=loss_sum, active=active, step=step)
 
 
-def summed(told: list[Own], room: int | None = None) -> Agreed:
-    """All ranks write, one sum in float32, anyone reads."""
+def summed(own_words: list[Own], room: int | None = None) -> Agreed:
+    """Writes the words of all ranks, adds them up in float32, and reads the result."""
     written: list[Tensor] = []
-    for rank, each in enumerate(told):
-        one = torch.full((room or control_words.size(len(told)),), math.nan)
+    for rank, each in enumerate(own_words):
+        one = torch.full((room or control_words.size(len(own_words)),), math.nan)
         control_words.write(one, each, rank)
         written.append(one)
-    return control_words.read(reduce(torch.add, written), len(told))
+    return control_words.read(reduce(torch.add, written), len(own_words))
 
 
 ready_worlds = st.lists(st.integers(0, 4), min_size=1, max_size=12) | st.tuples(
@@ -47,8 +47,8 @@ def test_agreement_is_exact_in_the_largest_world(world_size: int, ready: int, od
     same = torch.tensor([float(ready), float(ready * ready)]).repeat(world_size, 1)
     odd = same.clone()
     odd[-1] = torch.tensor([float(odd_one), float(odd_one * odd_one)])
-    for told, all_same in ((same, True), (odd, odd_one == ready)):
-        total, squares = reduce(torch.add, told).tolist()
+    for reported, all_same in ((same, True), (odd, odd_one == ready)):
+        total, squares = reduce(torch.add, reported).tolist()
         agreed = Agreed(int(total), int(squares), 0, Digest(), 0.0, ())
         only_odd = world_size == 1 and not all_same
         expected = 5 + ready if all_same else (5 + odd_one if only_odd and odd_one else None)
@@ -65,9 +65,9 @@ def test_worlds_too_far_ahead_are_never_agreed_on_in_band() -> None:
 @given(cuts=st.lists(st.integers(0, 500), min_size=1, max_size=12), step=st.integers(0, 2**40))
 def test_the_samples_of_all_ranks_and_the_step_arrive_exactly(cuts: list[int], step: int) -> None:
     borders = [0, *sorted(cuts)]
-    told = [own(indices=range(*pair)) for pair in pairwise(borders)]
-    told[0] = own(indices=range(*borders[:2]), step=step)
-    agreed = summed(told)
+    reported = [own(indices=range(*pair)) for pair in pairwise(borders)]
+    reported[0] = own(indices=range(*borders[:2]), step=step)
+    agreed = summed(reported)
     assert agreed.digest == Digest.of(range(borders[-1]))
     assert agreed.samples == borders[-1]
     assert agreed.step == step
@@ -79,8 +79,8 @@ def test_everybody_sees_who_is_active(active: list[bool]) -> None:
 
 
 def test_room_for_larger_worlds_is_left_empty() -> None:
-    told = [own(ready=2, indices=range(4), active=rank != 1) for rank in range(3)]
-    assert summed(told, room=control_words.MOST) == summed(told)
+    reported = [own(ready=2, indices=range(4), active=rank != 1) for rank in range(3)]
+    assert summed(reported, room=control_words.MOST) == summed(reported)
     assert control_words.size(1024) == control_words.MOST
 
 
@@ -92,15 +92,15 @@ def test_the_loss_is_the_mean_over_all_samples() -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_everybody_knows_whose_loss_is_not_finite_and_it_spoils_nothing_else(bad: float) -> None:
-    told = [own(ready=1, indices=range(2)), own(ready=1, indices=range(2, 4), loss_sum=bad), own(ready=1)]
-    agreed = summed(told)
+    reported = [own(ready=1, indices=range(2)), own(ready=1, indices=range(2, 4), loss_sum=bad), own(ready=1)]
+    agreed = summed(reported)
     assert agreed.loss is not None and math.isnan(agreed.loss) and math.isfinite(agreed.loss_sum)
     assert agreed.bad_loss == (1,) and agreed.bad_gradient == () and not agreed.is_finite
     assert agreed.ready_generation(7, 3) == 8 and agreed.digest == Digest.of(range(4)) and all(agreed.active)
 
 
 @given(flags=st.lists(st.tuples(*(st.booleans(),) * 5), min_size=1, max_size=40))
-def test_the_flags_of_a_rank_are_told_apart(flags: list[tuple[bool, ...]]) -> None:
+def test_the_flags_of_a_rank_are_distinct(flags: list[tuple[bool, ...]]) -> None:
     written: list[Tensor] = []
     for rank, (active, bad_loss, bad_gradient, stops, over) in enumerate(flags):
         one = torch.full((control_words.MOST,), math.nan)

@@ -98,11 +98,11 @@ async def test_a_step_in_many_buckets_survives_a_loss_a_leaving_and_a_joining_ra
         joining = await job.enlarge({})
         job.crawl_from(6)
         job.hold_before(None)
-        await job.active(*joining)
-        await job.part(job.members[1])
+        await job.wait_active(*joining)
+        await job.notice_and_wait(job.members[1])
         job.members[0].kill()
         job.crawl_from(None)
-        await job.finished()
+        await job.wait_finished()
     check(folders[1], recipe, finishers=2)
     assert distance(weights(folders[1])[0], alone) < 1e-6
 
@@ -111,5 +111,5 @@ async def test_a_rank_that_missed_a_step_in_many_buckets_is_given_all_of_them(tm
     recipe = Recipe(str(tmp_path), steps=12, bucket_bytes=FEW_BYTES, misses_sum_of=4)
     async with LiveJob(tmp_path, recipe) as job:
         await job.start(3)
-        await job.finished()
+        await job.wait_finished()
     check(tmp_path, recipe, finishers=3)

@@ -1,4 +1,4 @@
-"""What a group says of an operation, whenever that comes to its end; and which connections are its own."""
+"""How a gloo group judges operations, and which connections are its own."""
 
 import os
 import socket
@@ -14,10 +14,11 @@ import pytest
 from torch._C._distributed_c10d import HashStore, Work
 
 from tradewind.sdk.groups.gloo import GlooGroup, shut_sockets
+from tradewind.sdk.groups.group import NOT_CONNECTED
 
 
 class DoneTooLate:
-    """The wait for it times out; then it is done, before anybody asks."""
+    """An operation whose first wait times out, and that is complete right afterwards."""
 
     def __init__(self, *, success: bool) -> None:
         self._success = success
@@ -43,7 +44,7 @@ def test_an_operation_that_ends_just_after_the_wait_for_it_is_judged_by_how_it_e
 
 def test_a_group_whose_first_sum_fails_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GlooGroup, "all_reduce", lambda *_: DoneTooLate(success=False))
-    with pytest.raises(RuntimeError, match="did not come together"):
+    with pytest.raises(RuntimeError, match=NOT_CONNECTED):
         GlooGroup(HashStore(), rank=0, size=1, address="127.0.0.1")
 
 
@@ -68,10 +69,10 @@ def test_a_process_ends_though_an_operation_that_it_left_behind_does_not(tmp_pat
     command = [sys.executable, "-c", LEAVES, str(tmp_path / "meeting")]
     with subprocess.Popen([*command, "1"]) as silent:
         try:
-            leaver = subprocess.run([*command, "0"], timeout=60, capture_output=True, text=True, check=True)
+            leaving_worker = subprocess.run([*command, "0"], timeout=60, capture_output=True, text=True, check=True)
         finally:
             silent.kill()
-    assert leaver.stdout == "left\n"
+    assert leaving_worker.stdout == "left\n"
 
 
 def a_connection(listener: socket.socket) -> tuple[socket.socket, socket.socket]:

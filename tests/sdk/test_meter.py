@@ -1,4 +1,4 @@
-"""Where a rank's time goes: what is told of it, by hand and by real runs."""
+"""The measured times of a rank's steps, with a clock of the test and in real runs."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ class HandClock:
 
 
 class Rank:
-    """Reads for 1 s, computes, waits and updates for 2 s."""
+    """A rank that reads for 1 s and updates for 2 s; its times of computing and waiting are chosen."""
 
     def __init__(self) -> None:
         self._clock = HandClock()
@@ -43,7 +43,7 @@ class Rank:
         self._clock.now_s += seconds
 
 
-def test_a_step_lasts_from_sum_to_sum_and_its_parts_are_told_apart() -> None:
+def test_a_step_lasts_from_all_reduce_to_all_reduce_and_its_parts_are_measured_apart() -> None:
     rank = Rank()
     rank.step()
     assert rank.step() == Lap(seconds=15.0, computed_s=4.0, waited_s=8.0, is_whole=True)
@@ -74,7 +74,7 @@ def test_who_has_no_share_has_only_waited() -> None:
     assert rank.step(batches=0) == Lap(seconds=11.0, computed_s=0.0, waited_s=8.0, is_whole=True)
 
 
-def test_only_whole_steps_are_told_and_what_each_has_from_the_first_on() -> None:
+def test_only_whole_steps_are_reported_but_bytes_and_samples_from_the_first_on() -> None:
     lines: list[dict[str, Any]] = []
     reports = Reports(lambda line: lines.append(json.loads(line)), StepSize(4096, 48))
     reports.add(0, 1.0, 24, 1, 0, Lap(9.0, 1.0, 1.0, is_whole=False))
@@ -122,8 +122,8 @@ def test_a_loss_that_is_no_number_leaves_the_line_readable() -> None:
     reports = Reports(lines.append)
     reports.add(3, float("nan"), 8, generation=1, rank=0)
     reports.close()
-    told = json.loads(lines[0], parse_constant=_refuse)["reports"]
-    assert [{**report, "at": 1.0} for report in told] == [
+    reported = json.loads(lines[0], parse_constant=_refuse)["reports"]
+    assert [{**report, "at": 1.0} for report in reported] == [
         {"step": 3, "loss": None, "samples": 8, "at": 1.0, "nonfinite": True}
     ]
 
@@ -136,10 +136,11 @@ async def test_a_real_run_tells_its_true_gradient_bytes_and_where_its_time_went(
     recipe = Recipe(str(tmp_path), steps=20, compute_s=0.04)
     async with LiveJob(tmp_path, recipe) as job:
         await job.start(2)
-        await job.finished()
-        told = [trainer.measured for trainer in job.trainers]
+        await job.wait_finished()
+        reported = [trainer.measured for trainer in job.trainers]
+    assert len(reported) == 2
     true_bytes = sum(parameter.numel() * 4 for parameter in model_of(recipe.width).parameters())
-    for measured in told:
+    for measured in reported:
         assert {(each["gradient_bytes"], each["global_batch"]) for each in measured} == {(true_bytes, recipe.batch)}
         last = measured[-1]
         assert (last["steps"], last["samples"]) == (recipe.steps - 1, recipe.batch / 2)
@@ -154,10 +155,10 @@ async def test_steps_through_a_loss_are_not_measured_and_those_after_it_are(tmp_
         await job.start(2)
         survivor, victim = job.members
         job.hold_before(10)
-        await job.held()
+        await job.wait_held()
         victim.kill()
         job.hold_before(None)
-        await job.finished()
+        await job.wait_finished()
     last = survivor.measured[-1]
     assert 0 < last["steps"] <= recipe.steps - 2, "neither the first, nor the one in which the other was lost"
     assert last["samples"] > recipe.batch / 2, "some of them with the whole batch"

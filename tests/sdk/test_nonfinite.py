@@ -1,4 +1,4 @@
-"""A loss or a gradient that is NaN or infinite: all ranks do the same with the same step, and say whose it was."""
+"""A loss or a gradient that is NaN or infinite: all ranks decide the same for the step, and name the ranks."""
 
 import math
 from collections.abc import Callable
@@ -13,13 +13,14 @@ from torch.optim import SGD
 from tests.sdk.live_job import LiveJob, results
 from tests.sdk.test_cases import BATCH, DATA, STEPS, a_model, a_run, end_threads, error_of, same
 from tests.sdk.test_run import check
+from tests.sdk.texts import numbers
 from tests.sdk.trainee import Recipe
 from tradewind.sdk.buckets import Buckets
 from tradewind.sdk.certificate import Certificate, Digest
 from tradewind.sdk.control_words import Agreed
 from tradewind.sdk.data.order import Order
 from tradewind.sdk.errors import NonfiniteStep
-from tradewind.sdk.nonfinite import SKIPPED_AT_MOST, Nonfinite, whose
+from tradewind.sdk.nonfinite import SKIPPED_AT_MOST, Nonfinite, warning, whose
 from tradewind.sdk.run import Run
 from tradewind.sdk.update import Scaled
 
@@ -28,7 +29,7 @@ SPOILS = float("nan")
 
 
 def diverges_in(step: int, run: Run, loss: Callable[[Tensor, Tensor], Tensor], by: float = SPOILS) -> list[int]:
-    """Trains, and tells the steps whose batches were handed out."""
+    """Trains, and returns the steps whose batches it got."""
     steps = []
     for inputs, targets in run:
         steps.append(run.step)
@@ -44,7 +45,7 @@ def agreed(*, loss: tuple[int, ...] = (), gradient: tuple[int, ...] = ()) -> Agr
 def test_a_loss_that_is_not_finite_ends_the_run_before_it_is_applied(by: float) -> None:
     model = a_model()
     run = a_run(model, SGD(model.parameters(), 0.1))
-    with pytest.raises(NonfiniteStep, match=r"step 2: the loss of rank 0 is not finite .* on_nonfinite='skip'"):
+    with pytest.raises(NonfiniteStep, match=f"step 2: {whose(agreed(loss=(0,)))} .*on_nonfinite='skip'"):
         diverges_in(2, run, error_of(model), by)
     twin = a_model()
     optimizer = SGD(twin.parameters(), 0.1)
@@ -56,7 +57,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_before_it_is_applied(by: float) 
 def test_a_gradient_that_is_not_finite_is_found_though_the_loss_is() -> None:
     model = a_model()
     run = a_run(model, SGD(model.parameters(), 0.1))
-    with pytest.raises(NonfiniteStep, match="step 0: the gradient of rank 0 is not finite"):
+    with pytest.raises(NonfiniteStep, match=f"step 0: {whose(agreed(gradient=(0,)))} "):
         for inputs, _ in run:
             run.backward(torch.sqrt(model(inputs).mean() * 0.0))
 
@@ -69,8 +70,8 @@ def test_a_skipped_step_leaves_everything_as_it_was_and_is_counted(capsys: pytes
     assert same(model.parameters(), twin.parameters())
     certificate = run.certificate
     assert certificate.holds and (certificate.steps, certificate.nonfinite, certificate.skipped) == (STEPS, 1, 1)
-    assert "; 1 step with a loss or gradient that was not finite; 1 step skipped" in certificate.sentence()
-    assert "step 1: the loss of rank 0 is not finite (NaN or infinite); it was skipped" in capsys.readouterr().err
+    assert numbers(certificate.message()) == [STEPS, STEPS * BATCH, 0, 0, 1, 1]
+    assert capsys.readouterr().err == f"tradewind: {warning(1, agreed(loss=(0,)), 'skip', 1)}\n"
 
 
 def test_a_warning_comes_once_in_a_while_and_the_step_is_applied(capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,11 +80,11 @@ def test_a_warning_comes_once_in_a_while_and_the_step_is_applied(capsys: pytest.
     diverges_in(1, run, error_of(model))
     assert all(bool(each.isnan().any()) for each in model.parameters())
     assert (run.certificate.nonfinite, run.certificate.skipped) == (STEPS - 1, 0)
-    assert capsys.readouterr().err.count("applied all the same") == 1
+    assert capsys.readouterr().err == f"tradewind: {warning(1, agreed(loss=(0,)), 'warn', 1)}\n"
 
 
 def test_another_choice_is_refused() -> None:
-    with pytest.raises(ValueError, match="on_nonfinite is 'ignore', but it must be 'stop', 'skip' or 'warn'"):
+    with pytest.raises(ValueError, match=r"on_nonfinite.*'stop', 'skip'.*'warn'.*'ignore'"):
         a_run(a_model(), SGD(a_model().parameters(), 0.1), on_nonfinite="ignore")
 
 
@@ -105,7 +106,7 @@ def test_a_scaler_that_is_switched_off_excuses_nothing() -> None:
 def test_nothing_but_skipped_steps_ends_the_run() -> None:
     model = a_model()
     run = a_run(model, SGD(model.parameters(), 0.1), steps=200, scaler=GradScaler("cpu"))
-    with pytest.raises(NonfiniteStep, match=f"step {SKIPPED_AT_MOST - 1}: the last 50 steps were all skipped"):
+    with pytest.raises(NonfiniteStep, match=f"step {SKIPPED_AT_MOST - 1}: .* {SKIPPED_AT_MOST} "):
         for inputs, targets in run:
             run.backward(error_of(model)(inputs, targets) * SPOILS)
 
@@ -119,9 +120,12 @@ def test_counts_survive_a_checkpoint_and_old_ones_have_none() -> None:
 
 
 def test_the_ranks_are_named() -> None:
-    assert whose(agreed(loss=(1,), gradient=(1,))) == "the loss of rank 1 is"
-    assert whose(agreed(loss=(1, 2), gradient=(1, 3))) == "the loss of ranks 1, 2 and the gradient of rank 3 are"
-    assert whose(agreed(gradient=tuple(range(20)))) == "the gradient of ranks 0, 1, 2, 3, 4, 5, 6, 7 and 12 more is"
+    only_loss = whose(agreed(loss=(1,), gradient=(1,)))
+    assert " loss " in only_loss and " gradient " not in only_loss and numbers(only_loss) == [1]
+    loss, gradient = whose(agreed(loss=(1, 2), gradient=(1, 3))).split(" gradient ")
+    assert " loss " in loss and (numbers(loss), numbers(gradient)) == ([1, 2], [3])
+    many = whose(agreed(gradient=tuple(range(20))))
+    assert " gradient " in many and " loss " not in many and numbers(many) == [*range(8), 12]
 
 
 def test_skips_between_steps_that_are_applied_never_end_a_run() -> None:
@@ -138,12 +142,12 @@ async def test_all_ranks_end_with_the_same_words_and_the_step_is_reported_as_nan
     async with LiveJob(tmp_path, Recipe(str(tmp_path), steps=12, nan_in=(4,))) as job:
         await job.start(3)
         trainers = list(job.trainers)
-        await job.until(lambda: not any(trainer.alive for trainer in trainers), "the end of all")
+        await job.wait_until(lambda: not any(trainer.alive for trainer in trainers), "the end of all")
         assert [trainer.exitcode for trainer in trainers] == [1, 1, 1]
-        told = [trainer.reports[-1] for trainer in trainers]
-        assert [(each.step, each.loss, each.nonfinite) for each in told] == [(4, None, True)] * 3
+        reported = [trainer.reports[-1] for trainer in trainers]
+        assert [(each.step, each.loss, each.nonfinite) for each in reported] == [(4, None, True)] * 3
     said = errors(tmp_path)
-    assert len(said) == 3 and all(each.startswith("step 4: the loss of rank 0 is not finite") for each in said)
+    assert len(said) == 3 and all(each.startswith(f"step 4: {whose(agreed(loss=(0,)))} ") for each in said)
     assert not results(tmp_path)
 
 
@@ -152,16 +156,16 @@ async def test_one_that_missed_the_step_and_one_that_joined_skip_the_same(tmp_pa
     async with LiveJob(tmp_path, recipe) as job:
         job.hold_before(8)
         await job.start(3)
-        await job.until(lambda: len(job.worlds) > 1, "a repair")
+        await job.wait_until(lambda: len(job.worlds) > 1, "a repair")
         joining = await job.enlarge({})
         job.crawl_from(9)
         job.hold_before(None)
-        await job.active(*joining)
+        await job.wait_active(*joining)
         job.crawl_from(None)
-        await job.finished()
-    told = check(tmp_path, recipe, finishers=4)
-    assert [each["certificate"]["skipped"] for each in told] == [5] * 4
-    assert [each["certificate"]["nonfinite"] for each in told] == [5] * 4
+        await job.wait_finished()
+    reported = check(tmp_path, recipe, finishers=4)
+    assert [each["certificate"]["skipped"] for each in reported] == [5] * 4
+    assert [each["certificate"]["nonfinite"] for each in reported] == [5] * 4
 
 
 def _train_plainly(

@@ -1,4 +1,4 @@
-"""When a wait is a sign, and when it was none."""
+"""The time that a rank waits before it reports the wait."""
 
 from tradewind.sdk.timing import LEAST_S, UNKNOWN_S, Patience
 
@@ -22,7 +22,7 @@ def test_long_steps_are_given_several_of_their_own_length() -> None:
     assert after_steps(20, 2.0).limit_s > 4.0
 
 
-def test_a_wait_in_which_all_were_there_makes_it_more_patient_until_all_was_calm_for_long() -> None:
+def test_a_wait_in_which_no_rank_was_missing_doubles_the_limit_until_many_steps_were_quiet() -> None:
     patience = after_steps(20, 0.1)
     before_s = patience.limit_s
     patience.was_wrong()

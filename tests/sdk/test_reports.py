@@ -1,4 +1,4 @@
-"""A step is told once everybody has it, under the generation and rank that computed it."""
+"""A step is reported once all ranks have it, with the generation and rank that computed it."""
 
 import json
 from typing import Any
@@ -14,7 +14,10 @@ class Heard:
         self.lines.append(json.loads(line))
 
     def steps(self) -> list[tuple[int, int, list[int]]]:
-        return [(line["generation"], line["rank"], [told["step"] for told in line["reports"]]) for line in self.lines]
+        return [
+            (line["generation"], line["rank"], [reported["step"] for reported in line["reports"]])
+            for line in self.lines
+        ]
 
 
 def test_the_newest_step_is_held_back_until_the_next_one_proves_it() -> None:
@@ -27,7 +30,7 @@ def test_the_newest_step_is_held_back_until_the_next_one_proves_it() -> None:
     assert heard.lines[0]["reports"][0] == {**heard.lines[0]["reports"][0], "loss": 4.0, "samples": 12}
 
 
-def test_steps_of_one_world_are_not_told_as_those_of_the_next() -> None:
+def test_steps_are_reported_with_the_world_that_computed_them() -> None:
     heard = Heard()
     reports = Reports(heard)
     for step in range(3):
@@ -35,5 +38,5 @@ def test_steps_of_one_world_are_not_told_as_those_of_the_next() -> None:
     for step in range(3, 5):
         reports.add(step, None, 16, generation=2, rank=1)
     reports.close()
-    told = [(generation, rank, step) for generation, rank, steps in heard.steps() for step in steps]
-    assert told == [(1, 2, 0), (1, 2, 1), (1, 2, 2), (2, 1, 3), (2, 1, 4)]
+    reported = [(generation, rank, step) for generation, rank, steps in heard.steps() for step in steps]
+    assert reported == [(1, 2, 0), (1, 2, 1), (1, 2, 2), (2, 1, 3), (2, 1, 4)]

@@ -1,4 +1,4 @@
-"""Runs of real trainers through real changes: what comes out must be what an undisturbed run gives."""
+"""Runs of real trainers through real changes: the result is that of an undisturbed run."""
 
 import asyncio
 import signal
@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from messages.worlds import Release
+from tests.conftest import eventually_blocking
 from tests.sdk.live_job import LiveJob, results
 from tests.sdk.trainee import Recipe, model_of
 from tradewind.sdk.diagnostics import FAULTS
@@ -18,7 +19,7 @@ from tradewind.sdk.diagnostics import FAULTS
 async def undisturbed(folder: Path, world: int, steps: int, *, scaled: bool = False) -> dict[str, torch.Tensor]:
     async with LiveJob(folder, Recipe(str(folder), steps=steps, scaled=scaled)) as job:
         await job.start(world)
-        await job.finished()
+        await job.wait_finished()
     return weights(folder)[0]
 
 
@@ -27,18 +28,18 @@ def weights(folder: Path) -> list[dict[str, torch.Tensor]]:
 
 
 def distance(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
-    """Relative, in the norm of all weights together."""
+    """The relative distance of two models in the norm of all weights."""
     flat_one, flat_other = (torch.cat([value.flatten() for value in each.values()]) for each in (one, other))
     return float((flat_one - flat_other).norm() / flat_other.norm())
 
 
 def check(folder: Path, recipe: Recipe, *, finishers: int) -> list[dict[str, Any]]:
-    """What must hold at the end, whatever happened on the way."""
-    told = results(folder)
-    assert len(told) == finishers
-    for each in told:
+    """Checks the results of a run: certificates hold, and all states are the same."""
+    reported = results(folder)
+    assert len(reported) == finishers
+    for each in reported:
         certificate = each["certificate"]
-        assert certificate["holds"], each["sentence"]
+        assert certificate["holds"], each["message"]
         assert (certificate["steps"], certificate["samples"]) == (recipe.steps, recipe.steps * recipe.batch)
     states = [torch.load(path) for path in sorted(folder.glob("result-*.pt"))]
     for state in states[1:]:
@@ -47,7 +48,7 @@ def check(folder: Path, recipe: Recipe, *, finishers: int) -> list[dict[str, Any
         for index, slots in states[0]["optimizer"]["state"].items():
             for key, value in slots.items():
                 assert torch.equal(value, state["optimizer"]["state"][index][key]), f"{index}.{key} differs"
-    return told
+    return reported
 
 
 async def test_worlds_of_any_size_give_the_same_weights(tmp_path: Path) -> None:
@@ -63,12 +64,12 @@ async def test_worlds_of_any_size_give_the_same_weights(tmp_path: Path) -> None:
         await job.start(4)
         job.crawl_from(6)
         job.hold_before(None)
-        await job.part(job.members[1])
-        await job.active(*await job.enlarge({}, {}))
-        await job.part(*job.members[:3])
-        await job.active(*await job.enlarge({}, {}))
+        await job.notice_and_wait(job.members[1])
+        await job.wait_active(*await job.enlarge({}, {}))
+        await job.notice_and_wait(*job.members[:3])
+        await job.wait_active(*await job.enlarge({}, {}))
         job.crawl_from(None)
-        await job.finished()
+        await job.wait_finished()
         sizes = [size for _, size in job.worlds]
     assert (sizes[0], min(sizes), max(sizes), sizes[-1]) == (4, 2, 5, 4)
     check(folder, recipe, finishers=4)
@@ -78,8 +79,10 @@ async def test_worlds_of_any_size_give_the_same_weights(tmp_path: Path) -> None:
     assert distance(final, model_of(recipe.width).state_dict()) > 1e-3
 
 
-async def test_a_scaled_loss_and_shares_that_come_in_parts_survive_leavers_and_joiners(tmp_path: Path) -> None:
-    """One step overflows, and an update of the script's own draws random numbers."""
+async def test_a_scaled_loss_and_shares_that_come_in_parts_survive_leaving_workers_and_joining_workers(
+    tmp_path: Path,
+) -> None:
+    """The script's own update draws random numbers, and one step overflows."""
     folders = [tmp_path / name for name in ("one", "changing")]
     for folder in folders:
         folder.mkdir()
@@ -90,14 +93,14 @@ async def test_a_scaled_loss_and_shares_that_come_in_parts_survive_leavers_and_j
         await job.start(3)
         job.crawl_from(6)
         job.hold_before(None)
-        await job.active(*await job.enlarge({}))
-        await job.part(*job.members[:2])
-        await job.active(*await job.enlarge({}))
+        await job.wait_active(*await job.enlarge({}))
+        await job.notice_and_wait(*job.members[:2])
+        await job.wait_active(*await job.enlarge({}))
         job.crawl_from(None)
-        await job.finished()
+        await job.wait_finished()
         measured = job.members[0].measured[-1]
-    told = check(folder, recipe, finishers=3)
-    assert max(samples for each in told for *_, samples in each["seen"]) == 5
+    reported = check(folder, recipe, finishers=3)
+    assert max(samples for each in reported for *_, samples in each["seen"]) == 5
     assert measured["steps"] > 0
     assert distance(weights(folder)[0], alone) < 1e-6
 
@@ -107,123 +110,125 @@ async def test_a_killed_rank_loses_no_sample(tmp_path: Path, victims: tuple[int,
     recipe = Recipe(str(tmp_path), steps=30, compute_s=0.05)
     async with LiveJob(tmp_path, recipe) as job:
         await job.start(3)
-        await job.step(5)
+        await job.wait_for_step(5)
         for victim in victims:
             job.members[victim].kill()
-        await job.finished()
-    told = check(tmp_path, recipe, finishers=3 - len(victims))
-    held = Counter(step for each in told for step, *_ in each["seen"])
+        await job.wait_finished()
+    reported = check(tmp_path, recipe, finishers=3 - len(victims))
+    held = Counter(step for each in reported for step, *_ in each["seen"])
     assert set(held) == set(range(recipe.steps))
 
 
 @pytest.mark.parametrize("checkpoints", [False, True], ids=["without checkpoints", "with checkpoints"])
-async def test_a_leaver_goes_over_with_nobody_stopping(tmp_path: Path, checkpoints: bool) -> None:
+async def test_a_worker_leaves_and_no_other_rank_stops(tmp_path: Path, checkpoints: bool) -> None:
     recipe = Recipe(str(tmp_path), steps=30, compute_s=0.05, checkpoints=checkpoints, checkpoint_every=2)
     async with LiveJob(tmp_path, recipe) as job:
         await job.start(3)
-        leaver = job.members[0]
+        leaving_worker = job.members[0]
         job.crawl_from(5)
-        await job.part(leaver)
-        await job.until(lambda: leaver.is_parked(2) and not leaver.is_active(), "the leaver has handed over")
-        await job.until(lambda: not leaver.alive, "its machine is released")
+        await job.notice_and_wait(leaving_worker)
+        await job.wait_until(lambda: leaving_worker.is_parked(2) and not leaving_worker.is_active(), "its handover")
+        await job.wait_until(lambda: not leaving_worker.alive, "its machine is released")
         job.crawl_from(None)
-        await job.finished()
+        await job.wait_finished()
     check(tmp_path, recipe, finishers=2)
 
 
-async def test_a_rank_that_left_is_taken_in_again_if_its_release_is_lost(tmp_path: Path) -> None:
+async def test_a_rank_that_left_joins_again_if_its_release_is_lost(tmp_path: Path) -> None:
     recipe = Recipe(str(tmp_path), steps=60, compute_s=0.05)
     async with LiveJob(tmp_path, recipe) as job:
         await job.start(3)
-        leaver = job.members[2]
+        leaving_worker = job.members[2]
         job.crawl_from(10)
         job.lost.add(Release)
         job.scale(2)
-        await job.until(lambda: len(job.members) == 2 and not leaver.is_active(), "the leaver has handed over")
+        await job.wait_until(lambda: len(job.members) == 2 and not leaving_worker.is_active(), "it has handed over")
         job.scale(3)
-        await job.active(leaver)
+        await job.wait_active(leaving_worker)
         job.lost.clear()
         job.crawl_from(None)
-        await job.finished()
+        await job.wait_finished()
     check(tmp_path, recipe, finishers=3)
 
 
-async def test_a_silent_rank_is_noticed_and_put_out(tmp_path: Path) -> None:
+async def test_a_silent_rank_is_noticed_and_removed(tmp_path: Path) -> None:
     recipe = Recipe(str(tmp_path), steps=40, compute_s=0.05)
     async with LiveJob(tmp_path, recipe, park_s=1.0) as job:
         await job.start(3)
-        await job.step(8)
+        await job.wait_for_step(8)
         job.members[1].freeze()
-        await job.finished()
+        await job.wait_finished()
     check(tmp_path, recipe, finishers=2)
 
 
-async def test_a_world_of_one_takes_a_joiner_and_is_left_to_it(tmp_path: Path) -> None:
+async def test_a_world_of_one_takes_a_joining_worker_and_is_left_to_it(tmp_path: Path) -> None:
     recipe = Recipe(str(tmp_path), steps=60, compute_s=0.05)
     async with LiveJob(tmp_path, recipe) as job:
         await job.start(1)
         first = job.members[0]
         job.crawl_from(1)
-        await job.active(*await job.enlarge({}))
-        await job.part(first)
+        await job.wait_active(*await job.enlarge({}))
+        await job.notice_and_wait(first)
         job.crawl_from(None)
-        await job.finished()
-    told = check(tmp_path, recipe, finishers=1)
-    assert told[0]["seen"][-1][0] == recipe.steps - 1
+        await job.wait_finished()
+    reported = check(tmp_path, recipe, finishers=1)
+    assert reported[0]["seen"][-1][0] == recipe.steps - 1
 
 
-@pytest.mark.parametrize("newcomers", [1, 2])
-async def test_a_repair_that_takes_newcomers_in_gives_them_the_state(tmp_path: Path, newcomers: int) -> None:
+@pytest.mark.parametrize("joining_workers", [1, 2])
+async def test_a_repair_that_takes_joining_workers_in_gives_them_the_state(
+    tmp_path: Path, joining_workers: int
+) -> None:
     recipe = Recipe(str(tmp_path), steps=40)
     dies = {FAULTS: "1:5:before_sum:SIGKILL"}  # the other one waits in the sum, and enters the next world at once
     async with LiveJob(tmp_path, recipe, least=2) as job:
         job.hold_before(5)
         await job.start(2, [{}, dies])
-        joiners = await job.enlarge(*[{}] * newcomers)
+        joining_ranks = await job.enlarge(*[{}] * joining_workers)
         job.crawl_from(6)
         job.hold_before(None)
-        await job.active(*joiners)
+        await job.wait_active(*joining_ranks)
         job.crawl_from(None)
-        await job.finished()
-        assert job.worlds == [("start", 2), ("repair", 1 + newcomers)]
-    check(tmp_path, recipe, finishers=1 + newcomers)
+        await job.wait_finished()
+        assert job.worlds == [("start", 2), ("repair", 1 + joining_workers)]
+    check(tmp_path, recipe, finishers=1 + joining_workers)
 
 
-async def test_when_everything_is_lost_the_newest_checkpoint_goes_on(tmp_path: Path) -> None:
+async def test_when_everything_is_lost_the_newest_checkpoint_continues(tmp_path: Path) -> None:
     recipe = Recipe(str(tmp_path), steps=30, compute_s=0.02, checkpoints=True, checkpoint_every=5)
     async with LiveJob(tmp_path, recipe, least=2) as job:
         job.hold_before(13)
         await job.start(2)
-        await job.held()
+        await job.wait_held()
         await asyncio.to_thread(wait_for_file, tmp_path / "checkpoints" / "step-000000000010.pt")
         for trainer in job.members:
             trainer.kill()
         job.hold_before(None)
         job.provide({}, {})
-        await job.finished()
+        await job.wait_finished()
         assert job.worlds == [("start", 2)] * 2
-    told = check(tmp_path, recipe, finishers=2)
-    certificate = told[0]["certificate"]
+    reported = check(tmp_path, recipe, finishers=2)
+    certificate = reported[0]["certificate"]
     assert certificate["resumed_at"] == [10]
-    assert certificate["taken_again"] >= 1, told[0]["sentence"]
+    assert certificate["recomputed"] >= 1, reported[0]["message"]
 
 
 async def test_a_run_that_is_stopped_resumes_later_where_it_was(tmp_path: Path) -> None:
     recipe = Recipe(str(tmp_path), steps=30, compute_s=0.02, checkpoints=True, checkpoint_every=1000)
     async with LiveJob(tmp_path, recipe) as job:
         await job.start(3)
-        await job.step(12)
+        await job.wait_for_step(12)
         job.stop()
-        await job.finished()
+        await job.wait_finished()
         assert {trainer.exitcode for trainer in job.trainers} == {-signal.SIGTERM}
     saved = list((tmp_path / "checkpoints").glob("step-*.pt"))
     assert len(saved) == 1
     async with LiveJob(tmp_path, recipe) as job:
         await job.start(2)
-        await job.finished()
+        await job.wait_finished()
     certificate = check(tmp_path, recipe, finishers=2)[0]["certificate"]
     assert certificate["resumed_at"][0] >= 12
-    assert certificate["taken_again"] == 0
+    assert certificate["recomputed"] == 0
 
 
 @pytest.mark.parametrize("mischief", ["drop", "repeat", "swap"])
@@ -231,9 +236,11 @@ async def test_a_share_that_is_not_what_it_should_be_turns_the_certificate_red(t
     recipe = Recipe(str(tmp_path), steps=6, mischief=mischief)
     async with LiveJob(tmp_path, recipe) as job:
         await job.start(2)
-        await job.finished()
-    for told in results(tmp_path):
-        certificate = told["certificate"]
+        await job.wait_finished()
+    reported = results(tmp_path)
+    assert len(reported) == 2
+    for each in reported:
+        certificate = each["certificate"]
         assert not certificate["holds"]
         assert certificate["first_bad"] == 3
         broken = {"drop": "lost", "repeat": "repeated", "swap": "wrong"}[mischief]
@@ -241,8 +248,4 @@ async def test_a_share_that_is_not_what_it_should_be_turns_the_certificate_red(t
 
 
 def wait_for_file(path: Path) -> None:
-    for _ in range(600):
-        if path.exists():
-            return
-        asyncio.run(asyncio.sleep(0.05))
-    raise AssertionError(f"{path.name} was not written")
+    eventually_blocking(path.exists, path.name)

@@ -1,4 +1,4 @@
-"""Whatever is lost, and how often: the folder knows which steps are taken again."""
+"""The folder of checkpoints shows which steps are recomputed, after any number of losses."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -41,13 +41,13 @@ def test_a_run_that_is_lost_again_before_its_next_checkpoint_repeats_more_than_o
     live(60)
     certificate = live(99)
     assert (certificate.steps, certificate.resumed_at) == (100, (50, 50))
-    assert certificate.taken_again == 10 + 30, "50 to 59 three times, 60 to 79 twice"
+    assert certificate.recomputed == 10 + 30, "50 to 59 three times, 60 to 79 twice"
 
 
 def test_a_run_that_is_lost_before_its_first_checkpoint_repeats_from_the_start(live: Live) -> None:
     live(30)
     certificate = live(40)
-    assert (certificate.steps, certificate.taken_again, certificate.resumed_at) == (41, 30, (0,))
+    assert (certificate.steps, certificate.recomputed, certificate.resumed_at) == (41, 30, (0,))
 
 
 def test_a_checkpoint_between_two_losses_counts_nothing_twice(live: Live) -> None:
@@ -55,14 +55,14 @@ def test_a_checkpoint_between_two_losses_counts_nothing_twice(live: Live) -> Non
     live(120)
     certificate = live(200)
     assert (certificate.steps, certificate.resumed_at) == (201, (50, 100))
-    assert certificate.taken_again == 30 + 20
+    assert certificate.recomputed == 30 + 20
 
 
 def test_a_run_that_is_new_has_resumed_nowhere(live: Live) -> None:
     assert live(10).resumed_at == ()
 
 
-def test_whoever_writes_next_goes_on_in_the_same_life(tmp_path: Path) -> None:
+def test_the_one_that_writes_next_continues_in_the_same_life(tmp_path: Path) -> None:
     lost, first, second, joined, reader = (Journal(tmp_path / "lives") for _ in range(5))
     assert lost.begin_another() == []
     for end in range(8):

@@ -28,29 +28,29 @@ def test_shards_are_the_whole_once(of: int) -> None:
 
 
 def test_a_copy_follows_tensors_that_were_replaced() -> None:
-    rank, joiner = Rank(1).steps(10), Rank(2)
+    rank, joining_rank = Rank(1).steps(10), Rank(2)
     bytes_of(rank.state)
     rank.state.fingerprint()
     first = next(rank.model.parameters())
     rank.optimizer.state[first]["exp_avg"] = rank.optimizer.state[first]["exp_avg"] * 2
     first.data = first.data * 3
 
-    hand_over(rank.state, joiner.state)
+    hand_over(rank.state, joining_rank.state)
 
-    assert differences(rank.state, joiner.state) == []
-    assert rank.state.fingerprint() == joiner.state.fingerprint()
+    assert differences(rank.state, joining_rank.state) == []
+    assert rank.state.fingerprint() == joining_rank.state.fingerprint()
 
 
 def test_the_header_has_the_buffers_of_its_moment() -> None:
-    giver, joiner = Rank(1).steps(10), Rank(2)
+    giver, joining_rank = Rank(1).steps(10), Rank(2)
     giver.forward(3)
     header, then = giver.state.header(), everything(giver.state)
 
     giver.forward(4)
-    joiner.state.load(header, bytes_of(giver.state))
+    joining_rank.state.load(header, bytes_of(giver.state))
 
-    assert torch.equal(dict(joiner.state.buffers())["1.running_mean"], then["1.running_mean"])
-    assert dict(joiner.state.buffers())["1.num_batches_tracked"].item() == 1
+    assert torch.equal(dict(joining_rank.state.buffers())["1.running_mean"], then["1.running_mean"])
+    assert dict(joining_rank.state.buffers())["1.num_batches_tracked"].item() == 1
 
 
 def test_staging_is_used_again_for_any_smaller_shard() -> None:
@@ -65,9 +65,9 @@ def test_staging_is_used_again_for_any_smaller_shard() -> None:
 
 
 def test_read_only_bytes_can_be_loaded(recwarn: pytest.WarningsRecorder) -> None:
-    giver, joiner = Rank(1).steps(10), Rank(2)
+    giver, joining_rank = Rank(1).steps(10), Rank(2)
 
-    joiner.state.load(memoryview(giver.state.header()), bytes(bytes_of(giver.state)))
+    joining_rank.state.load(memoryview(giver.state.header()), bytes(bytes_of(giver.state)))
 
-    assert differences(giver.state, joiner.state) == []
+    assert differences(giver.state, joining_rank.state) == []
     assert not recwarn.list

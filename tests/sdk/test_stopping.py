@@ -14,6 +14,7 @@ from tests.sdk.test_cases import a_model, a_run, end_threads, error_of
 from tests.sdk.test_faults import dies
 from tests.sdk.test_run import check
 from tests.sdk.trainee import Recipe
+from tradewind.sdk.stopping import ends_early
 
 __all__ = ["end_threads"]
 STOPS_IN = 5
@@ -25,7 +26,7 @@ def recipe_of(folder: Path, steps: int = 16) -> Recipe:
 
 
 def ended_early(folder: Path, recipe: Recipe, finishers: int) -> None:
-    """With the same state on all ranks, a certificate of the steps that were done, and a checkpoint."""
+    """Checks that all ranks ended after the step of the stop, with one state, a certificate and a checkpoint."""
     check(folder, replace(recipe, steps=DONE), finishers=finishers)
     assert [path.name for path in (folder / "checkpoints").glob("*.pt")] == [f"step-{DONE:012d}.pt"]
 
@@ -35,7 +36,7 @@ async def test_all_ranks_end_after_the_step_in_which_one_of_them_asked(tmp_path:
     recipe = recipe_of(tmp_path)
     async with LiveJob(tmp_path, recipe) as job:
         await job.start(3, [{}, {}, dies(f"2:{STOPS_IN}:in_sum") if repaired else {}])
-        await job.finished()
+        await job.wait_finished()
         assert all(trainer.has_finished() for trainer in job.trainers[:2])
     ended_early(tmp_path, recipe, finishers=2 if repaired else 3)
 
@@ -46,16 +47,16 @@ async def test_a_run_that_stopped_trains_on_when_it_is_started_again(tmp_path: P
     for _ in range(2):
         async with LiveJob(tmp_path, recipe) as job:
             await job.start(2)
-            await job.finished()
+            await job.wait_finished()
     assert sorted(each["certificate"]["steps"] for each in results(tmp_path)) == [DONE, DONE, 16, 16]
 
 
 @pytest.mark.slow
-async def test_the_wish_of_one_that_died_before_the_step_was_done_is_lost_with_it(tmp_path: Path) -> None:
+async def test_a_stop_of_a_rank_that_died_before_the_end_of_the_step_is_lost(tmp_path: Path) -> None:
     recipe = recipe_of(tmp_path)
     async with LiveJob(tmp_path, recipe) as job:
         await job.start(3, [{}, dies(f"1:{STOPS_IN}:before_sum"), {}])
-        await job.finished()
+        await job.wait_finished()
     check(tmp_path, recipe, finishers=2)
 
 
@@ -64,7 +65,7 @@ async def test_one_that_missed_the_step_ends_with_the_others(tmp_path: Path) -> 
     recipe = replace(recipe_of(tmp_path), misses_sum_of=STOPS_IN)
     async with LiveJob(tmp_path, recipe) as job:
         await job.start(3)
-        await job.finished()
+        await job.wait_finished()
         assert job.worlds[1:] == [("repair", 3)]
     ended_early(tmp_path, recipe, finishers=3)
 
@@ -75,10 +76,10 @@ async def test_one_that_is_joining_gets_the_state_and_ends_with_the_others(tmp_p
         job.hold_before(STOPS_IN)
         await job.start(2)
         await job.enlarge({})
-        await job.held()
-        await job.all_prepared()
+        await job.wait_held()
+        await job.wait_all_prepared()
         job.hold_before(None)
-        await job.finished()
+        await job.wait_finished()
     ended_early(tmp_path, recipe, finishers=3)
 
 
@@ -91,19 +92,19 @@ def test_alone_it_ends_after_the_step_too(tmp_path: Path, capsys: pytest.Capture
         run.backward(error_of(model)(inputs, targets))
     assert (run.step, run.certificate.steps, run.certificate.holds) == (4, 4, True)
     assert [path.name for path in tmp_path.glob("*.pt")] == ["step-000000000004.pt"]
-    assert "the run ends after step 3, as its script asked; steps done: 4" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"tradewind: {ends_early(4)}\n"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["break", "raise ValueError"])
-def test_a_loop_that_is_left_by_break_says_what_to_do_instead(tmp_path: Path, way: str) -> None:
+def test_a_loop_that_is_left_by_break_prints_what_to_do_instead(tmp_path: Path, way: str) -> None:
     script = tmp_path / "script.py"
     script.write_text(LEAVES.format(way=way))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     ended = subprocess.run(
         [*torchrun, script], capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
-    assert ended.stderr.count("call run.stop() instead of break") == (2 if way == "break" else 0)
+    assert ended.stderr.count("run.stop()") == (2 if way == "break" else 0)
     assert (ended.returncode == 0) == (way == "break")
 
 

@@ -1,4 +1,4 @@
-"""The trainer's core: which world it enters, what it promises in band, what it reports."""
+"""The trainer's core: which world it enters, what it promises, what it reports."""
 
 import pytest
 
@@ -89,7 +89,7 @@ def test_orders_that_are_repeated_change_nothing() -> None:
     assert not core.enter_world()
 
 
-def test_a_planned_world_that_cannot_be_built_is_reported_and_the_present_one_goes_on() -> None:
+def test_a_planned_world_that_cannot_be_built_is_reported_and_the_present_one_continues() -> None:
     core = in_a_first_world()
     core.tell(planned(2), events.BuildFailed(0.0, 2))
     assert (core.status.generation, core.status.parked, core.status.broken) == (1, 0, 2)
@@ -120,11 +120,11 @@ def test_a_world_is_whole_after_a_repair_if_only_a_joining_rank_is_not_in_it() -
     assert not before.is_whole_in(Assign(3, 0, 2, "repair", STORE, previous=(0, -1)))
 
 
-# What a rank promises in band.
+# What a rank promises in its control words.
 
 
 def ready_in_an_all_reduce() -> Core:
-    """Its control words say that it is ready for generation 2."""
+    """A core whose control words say that it is ready for generation 2."""
     core = in_a_first_world()
     core.tell(planned(2), events.GroupBuilt(0.0, 2))
     assert core.enter_collective()
@@ -194,9 +194,9 @@ def test_a_repair_that_waited_for_a_promise_is_entered_before_the_planned_world_
 
 def test_a_long_wait_is_reported_once_and_breaks_nothing() -> None:
     core = in_an_all_reduce()
-    told = len(core.statuses)
+    reported = len(core.statuses)
     core.tell(events.WaitedLong(0.0), events.WaitedLong(0.0))
-    assert len(core.statuses) == told + 1
+    assert len(core.statuses) == reported + 1
     assert (core.status.waiting, core.status.overdue) == (5, True)
     assert (core.status.broken, core.status.parked) == (0, 0)
     core.tell(events.StepReduced(0.0, BOTH))
@@ -216,12 +216,12 @@ def test_a_rank_that_is_asked_where_it_is_reports_at_once_and_again_when_it_has_
 
 def test_steps_that_nobody_waits_for_are_not_reported() -> None:
     core = in_an_all_reduce()
-    told = len(core.statuses)
+    reported = len(core.statuses)
     core.tell(events.StepReduced(0.0, BOTH))
-    assert len(core.statuses) == told
+    assert len(core.statuses) == reported
 
 
-def test_a_rank_that_waits_for_its_group_is_not_taken_for_one_that_does_not_come() -> None:
+def test_a_rank_that_waits_for_its_group_does_not_count_as_missing() -> None:
     core = Core()
     core.tell(events.Assigned(0.0, Assign(1, 0, 2, "start", STORE)))
     assert core.enter_world() and not core.enter_collective()

@@ -1,12 +1,12 @@
-"""The threads around a trainer's core: who waits, who wakes them, what leaves the process."""
+"""The shell of a trainer's core: which threads wait, what wakes them, what it sends."""
 
 import json
 import threading
-import time
 from typing import Any
 
 import pytest
 
+from tests.conftest import eventually_blocking
 from tests.sdk.trainers import STORE
 from tradewind.protocol.trainer import Assign, Halt, Locate
 from tradewind.sdk.groups.builder import LoneGroup
@@ -27,19 +27,19 @@ class Cuttable(LoneGroup):
 
 class Stage:
     def __init__(self) -> None:
-        self.told: list[dict[str, Any]] = []
+        self.reported: list[dict[str, Any]] = []
         self.builds: list[int] = []
         self.retired: list[Group] = []
         self.shell = TrainerShell(
             Trainer(batch=12, steps=100),
-            lambda line: self.told.append(json.loads(line)),
+            lambda line: self.reported.append(json.loads(line)),
             lambda assign: self.builds.append(assign.generation),
             self.retired.append,
         )
 
     @property
     def last(self) -> dict[str, Any]:
-        return self.told[-1]
+        return self.reported[-1]
 
     def start(self) -> Cuttable:
         """Rank 0 of two, before step 5."""
@@ -64,10 +64,11 @@ def in_a_thread(action: Any) -> tuple[threading.Thread, list[Any]]:
 
 
 def until(stage: Stage, field: str, value: Any) -> None:
-    deadline_s = time.monotonic() + 10
-    while stage.last[field] != value and time.monotonic() < deadline_s:
+    def is_reported() -> bool:
         stage.shell.obey(Locate())
-    assert stage.last[field] == value
+        return bool(stage.last[field] == value)
+
+    eventually_blocking(is_reported, f"{field} == {value}")
 
 
 def test_an_assignment_wakes_the_thread_that_waits_for_a_world_and_starts_its_build(stage: Stage) -> None:
@@ -113,9 +114,7 @@ def test_a_rest_ends_by_itself_while_the_thread_waits_for_a_world(stage: Stage) 
     stage.start()
     stage.shell.give_up("another state", rest_s=0.05)
     thread, _ = in_a_thread(stage.shell.await_world)
-    deadline_s = time.monotonic() + 10
-    while stage.last["resting"] and time.monotonic() < deadline_s:
-        time.sleep(0.005)
+    eventually_blocking(lambda: not stage.last["resting"], "the end of the rest")
     assert (stage.last["resting"], stage.last["waits"]) == (False, OUTSIDE)
     assert thread.is_alive()
 

@@ -1,4 +1,4 @@
-"""What goes wrong on the way to a joiner, as the joiner sees it: senders that are lost, strangers, other worlds."""
+"""Failures of a transfer at the receiver: senders that are lost, foreign connections, other worlds."""
 
 import json
 import subprocess
@@ -7,9 +7,14 @@ import zlib
 
 import pytest
 
+from tests.conftest import eventually_blocking
 from tests.sdk.states import differences
-from tests.sdk.transfers import LONG_S, Stage, a_shard, introduction, loaded, received, until, was_closed
-from tradewind.sdk.transfer.receiver import Admission
+from tests.sdk.transfers import LONG_S, Stage, a_shard, introduction, loaded, received, was_closed
+from tradewind.sdk.transfer.receiver import DAMAGED, Admission, too_few_senders
+from tradewind.sdk.transfer.wire import ENDED
+
+TIMED_OUT = "timed out"
+"""Python's text for a socket's timeout."""
 
 
 def test_a_sender_lost_in_the_middle_fails_the_attempt_and_a_newer_one_succeeds(stage: Stage) -> None:
@@ -18,7 +23,7 @@ def test_a_sender_lost_in_the_middle_fails_the_attempt_and_a_newer_one_succeeds(
     lost.close()
 
     assert receiver.wait(LONG_S) is None
-    assert receiver.failed == "shard 1 of 2: the connection ended"
+    assert receiver.failed == f"shard 1 of 2: {ENDED}"
 
     survivor.stream(receiver, step=3)
     assert received(receiver).step == 3
@@ -43,10 +48,10 @@ def test_a_sender_that_is_killed_fails_the_attempt(stage: Stage) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sender:
         assert sender.stdout is not None
         assert sender.stdout.readline() == b"sending\n"
-        until(lambda: len(receiver._connections) == 1, "it is connected")
+        eventually_blocking(lambda: len(receiver._connections) == 1, what="it is connected")
         sender.kill()
 
-    until(lambda: receiver.failed, "the attempt failed")
+    eventually_blocking(lambda: receiver.failed, what="the attempt failed")
     assert receiver.failed.startswith("shard 1 of 2: ")
     assert receiver.poll() is None
 
@@ -56,7 +61,7 @@ def test_a_silent_sender_fails_the_attempt(stage: Stage) -> None:
     stage.foreign(receiver, introduction(receiver), a_shard(), b"some")
 
     assert receiver.wait(LONG_S) is None
-    assert receiver.failed == "shard 0 of 2: timed out"
+    assert receiver.failed == f"shard 0 of 2: {TIMED_OUT}"
 
 
 def test_bytes_that_were_damaged_fail_the_attempt(stage: Stage) -> None:
@@ -64,7 +69,7 @@ def test_bytes_that_were_damaged_fail_the_attempt(stage: Stage) -> None:
     stage.foreign(receiver, introduction(receiver), a_shard(of=1), bytes(1000), {"checksum": 1})
 
     assert receiver.wait(LONG_S) is None
-    assert receiver.failed == "shard 0 of 1: it arrived damaged"
+    assert receiver.failed == f"shard 0 of 1: {DAMAGED}"
 
 
 @pytest.mark.parametrize(
@@ -116,10 +121,10 @@ def test_members_that_talk_of_something_else_are_closed_and_disturb_nothing(stag
 @pytest.mark.parametrize(
     "late", [a_shard(step=1), a_shard(shard=0), a_shard(shard=1, of=3), a_shard(shard=1, nbytes=9)]
 )
-def test_what_does_not_belong_to_the_attempt_is_closed_while_it_goes_on(stage: Stage, late: object) -> None:
+def test_what_does_not_belong_to_the_attempt_is_closed_while_it_continues(stage: Stage, late: object) -> None:
     receiver = stage.receiver()
     first = stage.foreign(receiver, introduction(receiver), a_shard(shard=0), bytes(10))
-    until(lambda: receiver._attempt is not None, "the attempt began")
+    eventually_blocking(lambda: receiver._attempt is not None, what="the attempt began")
 
     assert was_closed(stage.foreign(receiver, introduction(receiver), late))
 
@@ -132,7 +137,7 @@ def test_what_does_not_belong_to_the_attempt_is_closed_while_it_goes_on(stage: S
 def test_memory_is_ready_for_a_state_that_was_announced(stage: Stage) -> None:
     receiver = stage.receiver()
     sender = stage.foreign(receiver, introduction(receiver) | {"nbytes": 1000})
-    until(lambda: receiver._memory_ahead is not None, "memory is ready")
+    eventually_blocking(lambda: receiver._memory_ahead is not None, what="memory is ready")
     ready = receiver._memory_ahead
 
     sender.sendall(json.dumps(a_shard(of=1)).encode() + b"\n" + b"1" * 1000)
@@ -150,7 +155,7 @@ def test_what_was_announced_may_be_wrong(stage: Stage, nbytes: int | None) -> No
     if nbytes is None:
         assert was_closed(announcing)
     elif nbytes == 999:
-        until(lambda: receiver._memory_ahead is not None, "memory is ready")
+        eventually_blocking(lambda: receiver._memory_ahead is not None, what="memory is ready")
 
     survivor.stream(receiver)
     assert differences(loaded(received(receiver)).state, survivor.rank.state) == []
@@ -160,7 +165,7 @@ def test_a_restart_drops_what_came_for_the_world_before(stage: Stage) -> None:
     receiver, survivor = stage.receiver(), stage.survivor()
     old = stage.foreign(receiver, introduction(receiver), a_shard(), b"half of it")
     waiting = stage.foreign(receiver, introduction(receiver))
-    until(lambda: 5 in receiver._connections.values(), "the old attempt began")
+    eventually_blocking(lambda: 5 in receiver._connections.values(), what="the old attempt began")
 
     receiver.restart(6)
 
@@ -168,14 +173,16 @@ def test_a_restart_drops_what_came_for_the_world_before(stage: Stage) -> None:
     assert receiver.failed == ""
     survivor.stream(receiver, generation=6, step=9)
     assert received(receiver).step == 9
-    until(lambda: len(receiver._connections) == 2, "the one that waits for its switch is still welcome")
+    eventually_blocking(
+        lambda: len(receiver._connections) == 2, what="the one that waits for its switch is still welcome"
+    )
     waiting.close()
 
 
-def test_a_state_that_comes_before_the_joiner_knows_its_world_waits_for_it(stage: Stage) -> None:
+def test_a_state_that_comes_before_the_joining_worker_knows_its_world_waits_for_it(stage: Stage) -> None:
     receiver, survivor = stage.receiver(generation=5), stage.survivor()
     survivor.stream(receiver, generation=6)
-    until(lambda: receiver._connections, "it is connected")
+    eventually_blocking(lambda: receiver._connections, what="it is connected")
     assert receiver.wait(0.05) is None
 
     receiver.restart(6)
@@ -194,7 +201,7 @@ def test_a_state_for_a_world_that_never_comes_is_dropped(stage: Stage, monkeypat
 def test_a_state_that_was_not_fetched_is_dropped_by_a_restart(stage: Stage) -> None:
     receiver, survivor = stage.receiver(), stage.survivor()
     assert survivor.stream(receiver).sent.wait(LONG_S)
-    until(lambda: receiver._attempt is not None and receiver._attempt.complete, "it came")
+    eventually_blocking(lambda: receiver._attempt is not None and receiver._attempt.complete, what="it came")
 
     receiver.restart(6)
 
@@ -209,8 +216,8 @@ def test_a_shard_that_never_begins_fails_the_attempt_once_all_should_be_sending(
 
     receiver.expect()
 
-    until(lambda: receiver.failed, "it is given up")
-    assert receiver.failed == "no survivors began to send within 0.05 s"
+    eventually_blocking(lambda: receiver.failed, what="it is given up")
+    assert receiver.failed == too_few_senders(0, None, 0.05)
 
     receiver.restart(6)
     assert receiver.failed == ""
@@ -220,19 +227,19 @@ def test_one_of_two_shards_that_begins_is_not_enough(stage: Stage) -> None:
     receiver, bytes_of_one = stage.receiver(), bytes(500)
     checksum = {"checksum": zlib.crc32(bytes_of_one)}
     stage.foreign(receiver, introduction(receiver), a_shard(shard=1), bytes_of_one, checksum)
-    until(lambda: receiver._attempt is not None and receiver._attempt.complete, "one came")
+    eventually_blocking(lambda: receiver._attempt is not None and receiver._attempt.complete, what="one came")
 
     receiver._silence_s = 0.0
     receiver.expect()
 
-    assert receiver.failed == "1 of 2 survivors began to send within 0 s"
+    assert receiver.failed == too_few_senders(1, 2, 0.0)
 
 
 def test_shards_that_have_begun_may_take_their_time(stage: Stage) -> None:
     receiver = stage.receiver()
     for shard in (0, 1):
         stage.foreign(receiver, introduction(receiver), a_shard(shard=shard), bytes(10))
-    until(lambda: receiver._attempt is not None and receiver._attempt.all_begun, "both began")
+    eventually_blocking(lambda: receiver._attempt is not None and receiver._attempt.all_begun, what="both began")
 
     receiver._silence_s = 0.0
     receiver.expect()

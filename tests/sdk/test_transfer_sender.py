@@ -1,4 +1,4 @@
-"""What goes wrong on the way to a joiner, as the survivor sees it: joiners that go, copies that fail, the end."""
+"""Failures of a transfer at the sender: receivers that are lost, copies that fail, the end."""
 
 import socket
 import subprocess
@@ -6,12 +6,15 @@ import sys
 import threading
 from dataclasses import replace
 
+from tests.conftest import eventually_blocking
 from tests.sdk.states import differences
-from tests.sdk.transfers import LONG_S, LOOPBACK, Stage, loaded, received, until
+from tests.sdk.transfers import LONG_S, LOOPBACK, Stage, loaded, received
 from tradewind.sdk.training_state.tensor_bytes import Staging
 
 
-def test_a_joiner_that_does_not_read_delays_neither_the_next_copy_nor_another_joiner(stage: Stage) -> None:
+def test_a_joining_worker_that_does_not_read_delays_neither_the_next_copy_nor_another_joining_worker(
+    stage: Stage,
+) -> None:
     survivor, receiver = stage.survivor(), stage.receiver()
     with socket.create_server((LOOPBACK, 0)) as deaf:
         stuck = survivor.job(receiver)
@@ -23,7 +26,7 @@ def test_a_joiner_that_does_not_read_delays_neither_the_next_copy_nor_another_jo
         assert differences(loaded(received(receiver)).state, survivor.rank.state) == []
 
 
-def test_a_joiner_that_refuses_the_connection_is_recorded_and_the_next_one_is_served(stage: Stage) -> None:
+def test_a_joining_worker_that_refuses_the_connection_is_recorded_and_the_next_one_is_served(stage: Stage) -> None:
     gone, receiver, survivor = stage.receiver(), stage.receiver(), stage.survivor()
     gone.close()
     survivor.streamer.prepare(gone.destination(), 1000, 1)
@@ -31,13 +34,13 @@ def test_a_joiner_that_refuses_the_connection_is_recorded_and_the_next_one_is_se
     job = survivor.stream(gone)
 
     assert job.sent.wait(LONG_S)
-    assert job.error.startswith(f"shard 0 of 1 did not get to 127.0.0.1:{gone.port}: ")
+    assert f" 0 of 1 to {LOOPBACK}:{gone.port}: " in job.error
     assert job.copied.is_set()
     survivor.stream(receiver)
     assert differences(loaded(received(receiver)).state, survivor.rank.state) == []
 
 
-def test_a_joiner_that_goes_in_the_middle_is_recorded_and_the_next_one_is_served(stage: Stage) -> None:
+def test_a_joining_worker_that_goes_in_the_middle_is_recorded_and_the_next_one_is_served(stage: Stage) -> None:
     survivor, receiver = stage.survivor(), stage.receiver()
     with socket.create_server((LOOPBACK, 0)) as leaving:
         job = survivor.job(receiver)
@@ -48,10 +51,14 @@ def test_a_joiner_that_goes_in_the_middle_is_recorded_and_the_next_one_is_served
         sock.recv(1000)
         sock.close()
         assert job.sent.wait(LONG_S)
+        port = leaving.getsockname()[1]
 
-    assert "did not get to" in job.error
+    assert f" 0 of 1 to {LOOPBACK}:{port}: " in job.error
     survivor.stream(receiver)
     assert differences(loaded(received(receiver)).state, survivor.rank.state) == []
+
+
+LOST = "device lost"
 
 
 class Unreadable:
@@ -59,17 +66,17 @@ class Unreadable:
         return 1000
 
     def copy_shard(self, shard: int, of: int, staging: Staging) -> memoryview:
-        raise RuntimeError("device lost")
+        raise RuntimeError(LOST)
 
 
-def test_a_copy_that_fails_lets_training_go_on_and_the_next_job_come(stage: Stage) -> None:
+def test_a_copy_that_fails_lets_training_continue_and_the_next_job_come(stage: Stage) -> None:
     survivor, receiver = stage.survivor(), stage.receiver()
     job = survivor.job(receiver)
     job.state = Unreadable()
     survivor.streamer.offer(job)
 
     assert job.copied.wait(LONG_S)
-    assert job.error == "could not copy shard 0 of 1: device lost"
+    assert job.error.endswith(f" 0 of 1: {LOST}")
     survivor.stream(receiver)
     assert differences(loaded(received(receiver)).state, survivor.rank.state) == []
 
@@ -77,14 +84,14 @@ def test_a_copy_that_fails_lets_training_go_on_and_the_next_job_come(stage: Stag
 class SlowToCopy:
     def __init__(self) -> None:
         self.asked = threading.Event()
-        self.go_on = threading.Event()
+        self.continue_run = threading.Event()
 
     def nbytes(self) -> int:
         return 1000
 
     def copy_shard(self, shard: int, of: int, staging: Staging) -> memoryview:
         self.asked.set()
-        assert self.go_on.wait(LONG_S)
+        assert self.continue_run.wait(LONG_S)
         return staging.view(1000)
 
 
@@ -96,7 +103,7 @@ def test_a_copy_that_training_could_not_wait_for_is_never_sent(stage: Stage) -> 
     assert slow.asked.wait(LONG_S)
 
     job.abandon()
-    slow.go_on.set()
+    slow.continue_run.set()
 
     assert job.sent.wait(LONG_S)
     assert job.error == "abandoned"
@@ -125,7 +132,7 @@ def test_closing_ends_all_threads_also_those_in_the_middle(stage: Stage) -> None
         survivor.streamer.close()
         receiver.close()
 
-        until(lambda: threads_of_streams() <= of_other_tests, "all threads ended")
+        eventually_blocking(lambda: threads_of_streams() <= of_other_tests, what="all threads ended")
         assert stuck.error != ""
 
 

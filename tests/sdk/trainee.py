@@ -26,7 +26,7 @@ from tradewind.sdk.transfer.sender import Streamer, StreamJob
 CRAWL_S = 0.2
 OVERFLOWS_AT = 7
 DRIFTS = "TRAINEE_DRIFTS"
-"""In the environment of one whose script does something else with the sums than those of the others."""
+"""Environment variable of a trainer whose script changes the state in another way than the others."""
 
 
 @dataclass(frozen=True)
@@ -36,25 +36,25 @@ class Recipe:
     batch: int = 48
     width: int = 64
     compute_s: float = 0.0
-    """Of the whole batch: stands in for real work, split among ranks by their samples."""
+    """Seconds of simulated work for a whole batch. Each rank sleeps for the part of its samples."""
     checkpoints: bool = False
     checkpoint_every: int = 5
     mischief: str = ""
-    """`drop`, `repeat` or `swap`: what a broken reader does with the first sample of rank 1 in step 3."""
+    """Fault of the reader of rank 1 with its first sample in step 3: `drop`, `repeat` or `swap`; empty: none."""
     loses_a_shard: bool = False
-    """The one born second never sends the first shard of the state that it should."""
+    """Rank 1 of the first world never sends the first shard of the state that it should send."""
     misses_sum_of: int | None = None
-    """The one born second falls out of the sum of this step, which all others have."""
+    """Step whose all-reduce fails on rank 1 of the first world, after all others have the result."""
     scaled: bool = False
-    """With a gradient scaler and clipping, an update that draws random numbers, and an overflow in step 7."""
+    """Train with a gradient scaler, clipping, an update that draws random numbers, and an overflow in step 7."""
     max_share: int | None = None
     on_nonfinite: OnNonfinite = "stop"
     nan_in: tuple[int, ...] = ()
-    """Steps in which the loss of the one that computes the first sample is NaN."""
+    """Steps in which the loss of rank 0 is NaN."""
     stops_in: int | None = None
-    """The step in which the one born second asks for the end of the run."""
+    """The step in which the trainer that started as rank 1 stops the run."""
     bucket_bytes: int | None = None
-    """Of each bucket of gradients; None for as many as a run has by itself."""
+    """Bytes of each bucket of gradients; None: the default of a run."""
 
 
 class Numbers(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
@@ -149,7 +149,7 @@ def _scaled(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any
 
 
 def _tell_when_prepared(run: tradewind.Run, folder: Path) -> None:
-    """FOLDER/prepared-PID-GENERATION: the world is built, or this trainer knows that it leaves with it."""
+    """Writes FOLDER/prepared-PID-GENERATION when the build of the world ended, or the trainer knows that it leaves."""
     member = run._parts.trainer
     obey, built = member.obey, member.built
 
@@ -166,9 +166,10 @@ def _tell_when_prepared(run: tradewind.Run, folder: Path) -> None:
 
 
 def _wait_for_leave(folder: Path, step: int) -> None:
-    """A test that wants something to happen before a step says so: FOLDER/limit holds the first that has to wait.
+    """Waits before the step in FOLDER/limit, which the test writes and removes.
 
-    Who joins needs steps to go on, so a test may also have them go on slowly: FOLDER/crawl."""
+    Steps from the one in FOLDER/crawl on are only slow, because a joining rank needs steps of the others.
+    """
     while _reaches(folder / "limit", step):
         waiting = folder / f"waiting-{os.getpid()}.new"
         waiting.write_text(str(step))
@@ -179,7 +180,7 @@ def _wait_for_leave(folder: Path, step: int) -> None:
 
 
 def _reaches(file: Path, step: int) -> bool:
-    """Read without a look at whether it is there: the test may take it away between the two."""
+    """True if the file exists and has this step or an earlier one."""
     try:
         return step >= int(file.read_text())
     except FileNotFoundError:
@@ -200,13 +201,13 @@ class LyingOrder(Order):
 
 
 def _break_reader(run: tradewind.Run, mischief: str) -> None:
-    """Has the order of samples lie to this rank's reader, as a defect in it would."""
+    """Gives this rank's reader a wrong order of samples, as a defect in the order would."""
     loader = run._parts.loader
     loader._order = LyingOrder(loader._order, mischief)
 
 
 class Deaf:
-    """A group that is never told that an operation is done. Who falls out sooner would take it from the others, too."""
+    """A group that does not see its operation complete. It fails only after the others have the result."""
 
     def __init__(self, group: Group, others_have_it: Callable[[], bool]) -> None:
         self._group = group
@@ -246,7 +247,7 @@ def _miss_sum(run: tradewind.Run, folder: Path, step: int) -> None:
             return built
         vars(member).update(start_collective=start_collective)
         others = built.group.size - 1
-        return Built(Deaf(built.group, lambda: len(list(folder.glob("summed-*"))) == others), built.joiners)
+        return Built(Deaf(built.group, lambda: len(list(folder.glob("summed-*"))) == others), built.joining_ranks)
 
     vars(member).update(start_collective=start)
 
@@ -275,12 +276,12 @@ def _lose_first_shard(streamer: Streamer) -> None:
 
 def _write(path: Path, model: nn.Module, optimizer: Any, run: tradewind.Run, seen: list[Any]) -> None:
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path.with_suffix(".pt"))
-    told = {
+    reported = {
         "rank": run.rank,
         "loss": run.loss,
         "certificate": run.certificate.as_dict(),
         "seen": seen,
-        "sentence": run.certificate.sentence(),
+        "message": run.certificate.message(),
     }
-    path.with_suffix(".tmp").write_text(json.dumps(told))
+    path.with_suffix(".tmp").write_text(json.dumps(reported))
     path.with_suffix(".tmp").rename(path.with_suffix(".json"))

@@ -19,7 +19,7 @@ class Core:
         self.wake_at_s: float | None = None
 
     def tell(self, *told: TrainerEvent) -> tuple[TrainerEffect, ...]:
-        """The effects of the last event."""
+        """Decides on each event, and returns the effects of the last one."""
         effects: tuple[TrainerEffect, ...] = ()
         for event in told:
             decision = decide(self.state, event)
@@ -55,7 +55,7 @@ class Core:
 
 
 def in_a_first_world() -> Core:
-    """Rank 0 of two, before step 5."""
+    """The core of rank 0 of two, before step 5."""
     core = Core()
     core.tell(events.Assigned(0.0, Assign(1, 0, 2, "start", STORE)))
     assert core.enter_world()

@@ -1,15 +1,13 @@
-"""Survivors that give their state, joiners that take it, strangers that talk in between: real sockets and tensors."""
+"""Senders, receivers and foreign connections for tests of transfers, with real sockets and tensors."""
 
 import json
 import socket
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
 
-import pytest
 import torch
 from torch import nn
 
+from tests.conftest import eventually_blocking
 from tests.sdk.states import Rank, fused_adam
 from tradewind.sdk.groups.group import Destination
 from tradewind.sdk.transfer.receiver import Receiver, Snapshot
@@ -19,21 +17,13 @@ LONG_S = 30.0
 LOOPBACK = "127.0.0.1"
 
 
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline_s = time.monotonic() + LONG_S
-    while not condition():
-        if time.monotonic() > deadline_s:
-            pytest.fail(f"not within {LONG_S} s: {what}")
-        time.sleep(0.005)
-
-
 def a_large_model(seed: int) -> nn.Module:
     torch.manual_seed(seed)
     return nn.Sequential(nn.Linear(300, 500), nn.BatchNorm1d(500), nn.ReLU(), nn.Linear(500, 300))
 
 
 class Listening(Receiver):
-    """A joiner's receiver that listens on loopback."""
+    """A receiver that listens on loopback."""
 
     def __init__(self, silence_s: float, peers: tuple[str, ...] = (LOOPBACK,), world_size: int = 2) -> None:
         super().__init__(silence_s=silence_s)
@@ -87,7 +77,7 @@ class Stage:
 
 
 def received(receiver: Receiver) -> Snapshot:
-    """Waits also through an attempt that failed, for the next."""
+    """Waits for the state. If one attempt fails, it waits for the next."""
     snapshots: list[Snapshot] = []
 
     def comes() -> bool:
@@ -95,14 +85,14 @@ def received(receiver: Receiver) -> Snapshot:
         snapshots.extend([snapshot] if snapshot is not None else [])
         return snapshot is not None
 
-    until(comes, "the state came")
+    eventually_blocking(comes, what="the state came")
     return snapshots[0]
 
 
 def loaded(snapshot: Snapshot) -> Rank:
-    joiner = Rank(2, fused_adam, a_large_model(2))
-    joiner.state.load(snapshot.header, snapshot.data)
-    return joiner
+    joining_rank = Rank(2, fused_adam, a_large_model(2))
+    joining_rank.state.load(snapshot.header, snapshot.data)
+    return joining_rank
 
 
 def was_closed(sock: socket.socket) -> bool:

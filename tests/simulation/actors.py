@@ -16,7 +16,7 @@ from agents.worker import events as worker_events
 from agents.worker import invariants as worker_invariants
 from agents.worker.state import WorkerIdentity, new_worker
 from agents.worker.stored import read_stored, read_world
-from agents.worker.worlds import HeldWorlds
+from agents.worker.worlds import WorldCache
 from controlplane.job import events as job_events
 from controlplane.jobs.worlds import Sent
 from messages.clusters import ClusterHeartbeat
@@ -26,7 +26,7 @@ from messages.workers import TrainerExit
 from messages.world_deltas import AssignmentDelta
 from messages.worlds import Assignment, EndStalled, Halt, Invite, JobCommand, Locate, Release
 from tests.simulation.clockwork import Broken
-from tests.simulation.kept import at_once
+from tests.simulation.stored import at_once
 from tests.simulation.training import Trainer
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 CLUSTER = ClusterName("local")
 PART_BYTES = 1500
-"""Of a report: most that have more than one worker come in parts."""
+"""Most bytes of a report in one message: most reports of more than one worker come in parts."""
 BARREN = ClusterName("barren")
 FETCH_TRIES = 8
 MISSED = 0.15
@@ -46,7 +46,7 @@ SOME_TIME_S = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class StoppedClock:
-    """For those that only note the time."""
+    """A clock for components that only record the time."""
 
     now_s: float
 
@@ -75,11 +75,11 @@ class Actor:
         self.system.clockwork.tell(f"{self.name}: {text}")
 
     def later(self, delay_s: float, what: Callable[[], None]) -> None:
-        """Unless it is dead by then."""
+        """Runs something later, unless the actor is dead by then."""
         self.system.clockwork.after(delay_s, lambda: what() if self.alive else None)
 
     def send(self, receiver: "Actor", deliver: Callable[[], None]) -> None:
-        """Over the bus: both ends must be connected, the receiver when it arrives."""
+        """Sends over the bus: the sender must be connected now, the receiver at arrival."""
         if not self.connected:
             return
         self.system.clockwork.send(lambda: deliver() if receiver.alive and receiver.connected else None)
@@ -148,7 +148,7 @@ class ControllerActor(Actor):
                 assert_never(effect)
 
     def watch_leader(self) -> None:
-        """As a watch on the leader's key tells: late, but not never."""
+        """Learns the leader from a watch on its key, with a delay."""
 
         def tell() -> None:
             if self.connected:
@@ -181,11 +181,11 @@ class WorkerActor(Actor):
         super().__init__(system, f"worker {identity.worker}")
         self.uid = uid
         self.exited: Callable[[str], None] = lambda why: None
-        """Told why, when the process is gone."""
+        """Called with the reason when the process is gone."""
         self.pid = identity.pid
         self.state = new_worker(identity, self.now_s)
         self.trainers: list[Trainer] = []
-        self.worlds = HeldWorlds()
+        self.worlds = WorldCache()
         self._missed: dict[Generation, bool] = {}
         self.host = 0
         self.later(0.05, self.tick)
@@ -197,7 +197,7 @@ class WorkerActor(Actor):
 
     @property
     def controller(self) -> ControllerActor:
-        """Of its cluster, as it is now."""
+        """The current controller of its cluster."""
         return self.system.controllers[self.state.identity.cluster]
 
     def tick(self) -> None:
@@ -217,7 +217,7 @@ class WorkerActor(Actor):
         self.wake_at(decision.wake_at_s, self.tick)
 
     def hear(self, message: Sent, epoch: Epoch) -> None:
-        """Over the bus: a large world comes as what changed, or has to be fetched."""
+        """Receives a message over the bus: a large world comes as a delta, or must be fetched."""
         seen = self.system.training.seen
         if isinstance(message, AssignmentDelta | StoredAssignment) and self._misses(message.generation):
             return
@@ -239,7 +239,7 @@ class WorkerActor(Actor):
                 self.obey(message, epoch)
 
     def _misses(self, generation: Generation) -> bool:
-        """It hears nothing of this world: the next delta starts from a world that it does not have."""
+        """True if it misses this world, so that the next delta starts from a world that it does not have."""
         clockwork = self.system.clockwork
         if generation not in self._missed:
             self._missed[generation] = clockwork.happens(MISSED, "world never heard by a worker")
@@ -290,13 +290,13 @@ class WorkerActor(Actor):
                 raise Broken(f"{self.name} has no trainer that lives on, but gets {message}")
 
     def read_kept(self) -> None:
-        """Whoever comes late, or was away, reads the last world from KV."""
+        """Reads the last world from KV, after a late start or an absence."""
         if not self.connected:
             return
         job = self.state.identity.job
         for heard in at_once(read_world(self.system.bucket, job, StoppedClock(self.now_s), self.worlds)):
-            told = heard.assignment if isinstance(heard, worker_events.AssignmentHeard) else heard.halt
-            self.obey(told, heard.epoch or NO_EPOCH)
+            reported = heard.assignment if isinstance(heard, worker_events.AssignmentHeard) else heard.halt
+            self.obey(reported, heard.epoch or NO_EPOCH)
 
     def perform(self, effect: worker_effects.WorkerEffect) -> None:
         match effect:
@@ -322,6 +322,8 @@ class WorkerActor(Actor):
                 self.send(controller, lambda: controller.post(cluster_events.WorkerHeard(self.now_s, status)))
             case worker_effects.FlushProgress() | worker_effects.TellTrainer() | worker_effects.LookAtTrainers():
                 pass
+            case worker_effects.ReadStoredWorld():
+                self.later(0.01, self.read_kept)
             case worker_effects.AbortTrainer():
                 raise Broken(f"{self.name} has no trainer that lives on, but aborts one")
             case worker_effects.Leave(code, why):
@@ -330,7 +332,7 @@ class WorkerActor(Actor):
                 assert_never(effect)
 
     def kill(self, why: str) -> None:
-        """The process and everything below it is gone, as when a machine is."""
+        """Ends the process and everything below it, like the loss of a machine."""
         if not self.alive:
             return
         self.tell(f"gone ({why})")
@@ -340,7 +342,7 @@ class WorkerActor(Actor):
         self.exited(why)
 
     def lose_host(self) -> None:
-        """Its trainers die with it, by no preemption: that counts as a failure, like a script killed for its memory."""
+        """Ends the host and its trainers without a preemption, which counts as a failure, like an OOM kill."""
         self.host += 1
         for trainer in self.trainers:
             self.system.training.failures += trainer.alive
@@ -350,14 +352,11 @@ class WorkerActor(Actor):
     def reconnect(self, connected: bool) -> None:
         self.connected = connected
         self.post(worker_events.BusBack(self.now_s) if connected else worker_events.BusLost(self.now_s))
-        if connected:
-            self.later(0.01, self.read_kept)
 
     def _tell_fact(self, fact: str, status: Any, why: str) -> None:
         controller = self.controller
         if fact == "left":
-            cluster = self.state.identity.cluster
-            self.system.tell_masters(self, lambda: job_events.WorkerSaidLeft(self.now_s, self.id, cluster, why))
+            self.system.tell_masters(self, lambda: job_events.WorkerSaidLeft(self.now_s, self.id, why))
             self.send(controller, lambda: controller.post(cluster_events.WorkerSaidLeft(self.now_s, self.id, why)))
         else:
             self.system.tell_masters(self, lambda: job_events.WorkerSpoke(self.now_s, status))

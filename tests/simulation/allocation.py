@@ -51,7 +51,7 @@ SETTINGS = replace(
 )
 TUNING = Tuning(alternatives=0)
 MARKET_S = 2.0
-"""Seconds between two looks at prices and quotas."""
+"""Seconds between two reads of prices and quotas."""
 
 
 class Link:
@@ -81,7 +81,7 @@ class Allocation:
         self._wake = 0
         self.alive = True
         self.seen: set[str] = set()
-        """Uids of machines that it was told of."""
+        """Uids of machines that were reported to it."""
         self.sighted_s: dict[ClusterName, float] = {}
         self._file = criteria_of(job.spec) if job.spec.capacity is not None else None
         criteria = criteria_wanted(want, self._file) if self._file is not None else None
@@ -99,7 +99,7 @@ class Allocation:
         self._later(0.0, self._see_market)
 
     def end(self) -> None:
-        """A master that lives on cancels its calls; what a dead one sent may still arrive."""
+        """Ends the term. A live master cancels its calls; requests of a dead one may still arrive."""
         self.alive = False
         if self._term.process.alive:
             self._market.wire.cancel(self)
@@ -118,7 +118,7 @@ class Allocation:
     # From the clusters
 
     def see(self, topology: ClusterHeartbeat) -> None:
-        """On the real bus one sender's messages come in order."""
+        """Learns a report; one sender's messages come in order, as on the real bus."""
         if (topology.incarnation, topology.seq) <= self._newest.get(topology.cluster, ("", 0)):
             return
         self._newest[topology.cluster] = (topology.incarnation, topology.seq)
@@ -162,8 +162,8 @@ class Allocation:
                 self._change(effect)
             case ListPools(listing, _):
                 self._market.wire.list_pools(self, listing)
-            case MakePlan(number, criteria, profile, market, present):
-                made = plan(criteria, profile, market, present, TUNING)
+            case MakePlan(number, criteria, profile, market, current):
+                made = plan(criteria, profile, market, current, TUNING)
                 late = clockwork.happens(0.1, "plan late")
                 delay_s = clockwork.chance.uniform(0.5, 4.0) if late else 0.05
                 self._later(delay_s, lambda: self._post(events.Planned(0.0, number, made)))
@@ -188,7 +188,7 @@ class Allocation:
         self._market.wire.send(self, request)
 
     def _place(self, place: Place) -> None:
-        """The job hears of it a moment later."""
+        """Sends a placement to the job, which gets it a moment later."""
         term = self._term
 
         def hear() -> None:
@@ -198,7 +198,7 @@ class Allocation:
         self._to_job.send(hear)
 
     def _see_market(self) -> None:
-        """Prices and quotas as they are now."""
+        """Learns the current prices and quotas."""
         self._later(MARKET_S, self._see_market)
         if self.allocator.demand is None:
             self._post(events.QuotasSeen(0.0, self._market.quotas()))

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 
 class Broken(AssertionError):
-    """Something that must always hold does not."""
+    """An invariant does not hold."""
 
 
 @dataclass
 class Faults:
-    """How unkind the world is, until `until_s`."""
+    """Rates of faults until `until_s`."""
 
     until_s: float
     lose: float
@@ -66,7 +66,7 @@ class Clockwork:
         self.story.append(f"{self.now_s - 1000:8.3f} s  {text}")
 
     def send(self, deliver: Callable[[], None]) -> None:
-        """One message to one receiver."""
+        """Sends one message to one receiver."""
         faults = self.faults
         if self.happens(faults.lose, "message lost"):
             return

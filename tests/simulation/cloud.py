@@ -36,11 +36,11 @@ from simulator.cloud.model.view import NodePhase
 from tests.simulation.clockwork import Broken, Clockwork
 
 ACCELERATORS = {"T4": "nvidia-tesla-t4", "L4": "nvidia-l4"}
-"""What the cloud calls them, by the name of the catalog."""
+"""The cloud's names of accelerators, by the name in the catalog."""
 PROJECT = "simulated"
 SYSTEM_POOL = "system"
 LOOK_S = 0.7
-"""Seconds between two looks at the refusals of a pool that an operation raises."""
+"""Seconds between two reads of the refusals of a pool that an operation grows."""
 RULES = Rules(
     operation_s=0.5,
     cluster_s=0.0,
@@ -113,7 +113,7 @@ class Cloud:
         )
 
     def machines(self) -> tuple[MachineInfo, ...]:
-        """Those that cost money now."""
+        """Machines that cost money now."""
         found = []
         for node in self.state.nodes.values():
             spec = self.state.pools[node.pool].spec
@@ -123,7 +123,7 @@ class Cloud:
         return tuple(found)
 
     def bill_micro_usd(self) -> float:
-        """What all machines have cost so far."""
+        """Cost of all machines so far."""
         lines = (bill.settled(line, self.now_s) for line in self.state.lines.values())
         return sum(line.cost for line in lines) / bill.MS_PER_HOUR
 
@@ -153,13 +153,13 @@ class Cloud:
             each.uid: (pool, each)
             for pool in self.pools.values()
             for each in pool.machines.values()
-            if each.life == NodePhase.RUNNING and self.state.nodes[NodeName(each.name)].unready_s is None
+            if each.life == NodePhase.RUNNING and self.state.nodes[NodeName(each.name)].unready_since_s is None
         }
 
     # What a driver asks for
 
     def receive(self, change: Change, answer: Callable[[Outcome], None]) -> None:
-        """Answers at once with a refusal, or when the operation has ended."""
+        """Starts a change; answers a refusal at once, otherwise when the operation has ended."""
         if self.clockwork.happens(0.04, "throttled"):
             answer(outcomes.Throttled("too many requests"))
             return
@@ -215,16 +215,16 @@ class Cloud:
         if at_s is not None:
             self.clockwork.after(max(1e-5, at_s - self.now_s), tick)
 
-    def _tell_region(self, told: TellRegion) -> None:
-        request = told.request
+    def _tell_region(self, reported: TellRegion) -> None:
+        request = reported.request
         cluster = next(each for each, region in self.regions.items() if region == request.region)
 
         def obeyed(drained: bool) -> None:
-            self.post(model_events.RegionObeyed(self.now_s, told.number, request, "https://cluster", "", drained))
+            self.post(model_events.RegionObeyed(self.now_s, reported.number, request, "https://cluster", "", drained))
 
         def deliver() -> None:
             if self.clockwork.happens(0.03, "cluster did not obey its cloud"):
-                self.post(model_events.RegionFailed(self.now_s, told.number, request, "no answer"))
+                self.post(model_events.RegionFailed(self.now_s, reported.number, request, "no answer"))
             else:
                 self.on_region(cluster, request, obeyed)
 
@@ -250,7 +250,7 @@ class Cloud:
     def _watch(
         self, name: OperationName, change: Change, last: frozenset[NodeName], answer: Callable[[Outcome], None]
     ) -> None:
-        """Gives up refused nodes by name when no more refusals come, as the driver does."""
+        """Abandons refused nodes by name when no more refusals come, as the driver does."""
         operation, pool = self.state.operations[name], self.state.pools.get(self._pool_key(change.ref))
         if operation.is_done or pool is None or pool.deleting:
             return
@@ -269,7 +269,7 @@ class Cloud:
         return self.ask(requests.DeleteInstances(PROJECT, group.zone, group.name, names, skip_strangers=True))
 
     def _lowered_beside(self, change: Change, refusal: Refusal) -> Outcome | None:
-        """Slots without a machine are given up although an operation is under way."""
+        """Abandons slots without a machine although an operation is under way."""
         pool = self.state.pools.get(self._pool_key(change.ref))
         if pool is None or refusal.code is not Code.FAILED_PRECONDITION or not isinstance(change, ResizePool):
             return None

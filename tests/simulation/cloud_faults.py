@@ -1,4 +1,4 @@
-"""What a cloud and its owners do to a job's machines, and the moment from which they stop."""
+"""Faults of a cloud and its owners on a job's machines, and the moment at which they stop."""
 
 from collections.abc import Callable
 from functools import partial
@@ -75,7 +75,7 @@ class CloudFaults:
             self._cloud.ask(requests.SetPrice(self._market.place_of(offer), price))
 
     def _hang(self) -> None:
-        """Until it recovers, or the cloud repairs it."""
+        """Makes a machine hang until it recovers or the cloud repairs it."""
         running = self._running()
         if running:
             node = self._chance.choice(running)
@@ -99,7 +99,7 @@ class CloudFaults:
             self._cloud.ask(requests.DeletePool(self._chance.choice(keys)))
 
     def _stop(self) -> None:
-        """From now on machines can be had, and none is taken."""
+        """Stops the faults: machines are available, and none is preempted."""
         self._clockwork.tell("the faults of the cloud stop")
         self._market.restock()
         for node in list(self._cloud.state.nodes.values()):

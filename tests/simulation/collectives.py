@@ -1,7 +1,7 @@
-"""Process groups as live trainers see them: who has come, who is inside, who has the result when the group breaks.
+"""Process groups of live trainers: ranks that have come, that are inside, that have the result when the group breaks.
 
 A collective completes when every rank of the group has entered it. When the group breaks after that, some ranks have
-the result and others have not. When it breaks before, nobody has it.
+the result and others have not. When it breaks before, no rank has it.
 """
 
 from collections import Counter
@@ -41,7 +41,7 @@ class Collective:
     started_s: float
     parts: dict[int, Any] = field(default_factory=dict)
     waiting: dict[int, float] = field(default_factory=dict)
-    """Ranks without a result, and since when they wait."""
+    """Ranks without a result, and the time since which they wait."""
     result: Any = None
     is_complete: bool = False
 
@@ -49,13 +49,13 @@ class Collective:
 @dataclass(eq=False)
 class Group:
     assign: Assign
-    """As one of its ranks got it: the world is the same for all."""
+    """The order of one of its ranks; the world is the same for all."""
     members: dict[int, Rank] = field(default_factory=dict)
     """Ranks whose builders have come."""
     is_connected: bool = False
     is_broken: bool = False
     entered: Counter[int] = field(default_factory=Counter)
-    """By rank: the number of collectives it has entered."""
+    """Number of collectives that each rank has entered."""
     collectives: list[Collective] = field(default_factory=list)
 
     @property
@@ -74,7 +74,7 @@ class Groups:
         serves: Callable[[int], bool],
         combine: Callable[[Group, str, dict[int, Any]], Any],
     ) -> None:
-        """`serves`: whether the store at this port is there. `combine`: the result of a collective's parts."""
+        """`serves`: True if the store at this port is there. `combine`: the result of a collective's parts."""
         self._clockwork = clockwork
         self._serves = serves
         self._combine = combine
@@ -85,7 +85,7 @@ class Groups:
         return self._groups.get(generation)
 
     def learn(self, assign: Assign) -> Group:
-        """A generation is one world for all who hear of it."""
+        """Learns an order; a generation is the same world for all its ranks."""
         group = self._groups.setdefault(assign.generation, Group(assign))
         if _world_of(group.assign) != _world_of(assign):
             raise Broken(f"generation {assign.generation} is two worlds: {group.assign} and {assign}")
@@ -101,7 +101,7 @@ class Groups:
             self._clockwork.after(self._clockwork.chance.uniform(0.005, 0.05), partial(self._connect, group))
 
     def enter(self, group: Group, rank: int, kind: str, part: Any) -> None:
-        """The result comes by `on_result`: None if the group broke before this rank had it."""
+        """Enters a collective; the result comes by `on_result`, None if the group broke before this rank had it."""
         trainer = group.members[rank]
         if group.is_broken:
             self._clockwork.after(self._fall_out_s(), partial(trainer.on_result, None))
@@ -124,13 +124,13 @@ class Groups:
             self._clockwork.after(COLLECTIVE_S, partial(self._complete, group, collective))
 
     def cut(self, trainer: Rank, below: int, delay_s: float = 0.0) -> None:
-        """Its connections end, in each group below that generation."""
+        """Ends the rank's connections in each group below that generation."""
         for generation, group in self._groups.items():
             if generation < below and group.is_connected and trainer in group.members.values():
                 self._clockwork.after(delay_s, partial(self._break, group))
 
     def end(self, trainer: Rank) -> None:
-        """Its process is gone, and its connections with it."""
+        """Ends the rank's process and its connections."""
         self.cut(trainer, below=max(self._groups, default=0) + 1)
 
     def _connect(self, group: Group) -> None:
@@ -157,7 +157,7 @@ class Groups:
             trainer.on_build_failed(group.generation)
 
     def _complete(self, group: Group, collective: Collective) -> None:
-        """A rank that stops keeps the others waiting, unless it had passed on its part before."""
+        """Completes a collective; a stopped rank keeps the others waiting, unless it passed on its part before."""
         if group.is_broken:
             return
         if any(trainer.silent for trainer in group.members.values()) and self._clockwork.chance.random() < 0.5:

@@ -1,8 +1,7 @@
-"""What somebody may do to the bus who should not: messages in a worker's name that nobody honest sends, and deletions.
+"""Attacks on the bus: forged messages in a worker's name, and deletions.
 
-They must neither break a record nor cost a worker anything.
-
-They have a chance of their own, so that all other faults of a seed stay as they were.
+They must neither break a record nor cost a worker anything. They have their own random stream, so that all other faults
+of a seed stay the same.
 """
 
 import random
@@ -40,7 +39,7 @@ class Forger:
         return self._chance.uniform(0.5, self._system.clockwork.faults.until_s - self._system.clockwork.now_s)
 
     def _lose_record(self) -> None:
-        """The leader and the controller are shown that their records are missing, and write them again."""
+        """Deletes records; leader and controller see that they are missing, and write them again."""
         clockwork = self._system.clockwork
         for term in self._system.terms:
             if term.alive and term.job is not None:

@@ -1,7 +1,7 @@
 """A Kubernetes cluster, reduced to what its cluster-controller sees: nodes, pods, a scheduler and kubelets.
 
-The cloud places and takes nodes. A pod waits until a node of its job is ready and free, then its worker starts there.
-A controller watches in order and without loss, but late; a new one lists everything first.
+The cloud adds and removes nodes. A pod waits until a node of its job is ready and free, then its worker starts there.
+A controller's watch is in order and without loss, but late; a new controller lists everything first.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ from msgspec import structs
 from agents.cluster import events as cluster_events
 from agents.cluster.state import KnownPlace
 from agents.worker import events as worker_events
-from messages.clusters import NodeSight, WorkerTemplate
+from messages.clusters import NodeObservation, WorkerTemplate
 from messages.ids import ClusterName, JobName
 from messages.labels import JOB_LABEL, POOL_LABEL
 from simulator.cloud.model.effects import (
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tests.simulation.system import System
 
 DRAIN_S = 2.0
-"""Seconds that an evicted worker is given."""
+"""Grace period of an evicted worker in seconds."""
 
 
 @dataclass
@@ -78,7 +78,7 @@ class Kubernetes:
         self.stale: list[WorkerActor] = []
         """Workers on machines that hang, whose pods were removed from the API."""
         self._controller: ControllerActor | None = None
-        self._told_s = 0.0
+        self._sent_s = 0.0
 
     # For the controller
 
@@ -96,7 +96,7 @@ class Kubernetes:
         self._clockwork.after(0.01, self.schedule)
 
     def end(self, uid: str, grace_s: float, why: str) -> None:
-        """Asked again, a pod whose node cannot end it any more is removed."""
+        """Ends a pod; a second call removes a pod whose node cannot end it any more."""
         pod = self.pods.get(uid)
         if pod is None or pod.worker is None or not pod.worker.alive:
             if pod is None or pod.node is None or pod.node.is_up:
@@ -154,7 +154,7 @@ class Kubernetes:
                 self._clockwork.after(self._clockwork.chance.uniform(0.1, 1.0), partial(self._run, pod))
 
     def _run(self, pod: Pod) -> None:
-        """The image is there."""
+        """Starts the worker when the image is there."""
         node = pod.node
         if self.pods.get(pod.uid) is not pod or node is None or not node.is_up or pod.is_deleted:
             return
@@ -198,7 +198,7 @@ class Kubernetes:
                 worker.post(worker_events.NoticeCame(worker.now_s, notice_s, "signal"))
 
     def _end_machine(self, node: Node) -> None:
-        """Without a word to the API."""
+        """Ends a machine without a report to the API."""
         node.is_up = False
         for worker in self._workers_on(node):
             worker.kill("its machine is gone")
@@ -263,7 +263,7 @@ class Kubernetes:
 
     def _tell_node(self, node: Node) -> None:
         ready, cordoned, ends_s = node.is_up and not node.is_silent, node.is_cordoned, node.ends_s
-        sight = NodeSight(
+        observation = NodeObservation(
             node.name,
             uid=node.uid,
             zone=node.zone,
@@ -276,8 +276,8 @@ class Kubernetes:
 
         def seen(at_s: float) -> cluster_events.NodeSeen:
             left_s = None if ends_s is None else max(0.0, ends_s - self._clockwork.now_s)
-            notice_s = DRAIN_S if sight.cordoned else left_s
-            return cluster_events.NodeSeen(at_s, structs.replace(sight, notice_s=notice_s))
+            notice_s = DRAIN_S if observation.cordoned else left_s
+            return cluster_events.NodeSeen(at_s, structs.replace(observation, notice_s=notice_s))
 
         self._tell(seen)
 
@@ -287,14 +287,14 @@ class Kubernetes:
         return lambda at_s: cluster_events.PlaceSeen(at_s, pod.uid, node, mute, waits_for)
 
     def _tell(self, make: "Callable[[float], cluster_events.ClusterEvent]") -> None:
-        """In order, to the controller that watches now."""
+        """Sends an event in order to the controller that watches now."""
         controller, clockwork = self._controller, self._clockwork
         if controller is None:
             return
         late = clockwork.happens(0.02, "watch late")
         delay_s = clockwork.chance.uniform(0.3, 2.0) if late else 0.003
-        self._told_s = max(self._told_s, clockwork.now_s + delay_s)
-        clockwork.after(self._told_s - clockwork.now_s, lambda: controller.post(make(controller.now_s)))
+        self._sent_s = max(self._sent_s, clockwork.now_s + delay_s)
+        clockwork.after(self._sent_s - clockwork.now_s, lambda: controller.post(make(controller.now_s)))
 
 
 def _started(pod: Pod) -> Callable[[float], cluster_events.PlaceStarted]:

@@ -1,4 +1,4 @@
-"""The same system for a script that uses the SDK: faults come in every phase of a change."""
+"""The system for a script that uses the SDK: faults come in every phase of a change."""
 
 from collections.abc import Callable
 from functools import partial
@@ -28,7 +28,7 @@ LOOK_S = 0.004
 LOOK_FOR_S = 15.0
 STALL_S = 6.0
 STEP_S = 0.1
-"""What trainers report of their steps."""
+"""Reported duration of a step in seconds."""
 WRITES_STACKS_S = 0.5
 
 
@@ -47,16 +47,16 @@ class LiveWorker(WorkerActor):
             case worker_effects.StopTrainers(generation, grace_s):
                 self._stop_live(generation, grace_s)
             case worker_effects.TellTrainer(generation, rank, word):
-                told = self.live.get((generation, rank))
-                if told is not None:
-                    self.later(0.0003, partial(told.obey, order_of(word, "127.0.0.1")))
+                reported = self.live.get((generation, rank))
+                if reported is not None:
+                    self.later(0.0003, partial(reported.obey, order_of(word, "127.0.0.1")))
             case worker_effects.LookAtTrainers():
                 running = frozenset(t.birth for t in self.live.values() if t.alive and not t.stopped)
                 self.later(0.0003, lambda: self.post(worker_events.TrainersSeen(self.now_s, running)))
             case worker_effects.AbortTrainer(generation, rank, why):
-                doomed = self.live.get((generation, rank))
-                if doomed is not None:
-                    self.later(WRITES_STACKS_S, partial(self.training.abort, doomed, why, STALL_S))
+                noticed = self.live.get((generation, rank))
+                if noticed is not None:
+                    self.later(WRITES_STACKS_S, partial(self.training.abort, noticed, why, STALL_S))
             case _:
                 super().perform(effect)
 
@@ -85,7 +85,7 @@ class LiveWorker(WorkerActor):
         super().lose_host()
 
     def _lives(self, birth: tuple[Generation, Any]) -> bool:
-        """A lost host takes its trainers with it: the next may have the same birth."""
+        """True if the trainer of that birth lives; after a lost host, the next trainer may have the same birth."""
         known = self.live.get(birth)
         return known is not None and known.alive
 
@@ -93,8 +93,8 @@ class LiveWorker(WorkerActor):
         host = self.host
 
         def tell(status: Status) -> None:
-            told = structs.replace(status_of(status, None), local_rank=local_rank, step_s=STEP_S)
-            self.later(0.0003, lambda: self.post(worker_events.TrainerSaid(self.now_s, *birth, told)))
+            reported = structs.replace(status_of(status, None), local_rank=local_rank, step_s=STEP_S)
+            self.later(0.0003, lambda: self.post(worker_events.TrainerSaid(self.now_s, *birth, reported)))
 
         def exited(how: TrainerExit) -> None:
             self.later(0.001, lambda: self.post(worker_events.TrainerExited(self.now_s, birth[0], how)))
@@ -158,7 +158,7 @@ class LiveSystem(System):
         self._outdated = len(record.outdated)
 
     def _check_in_vain(self, record: Record) -> None:
-        """A world is not changed because a rank is slow."""
+        """Checks that a world does not change because a rank is slow."""
         generation = record.assignment.generation if record.assignment is not None else 0
         group = self.live_training.groups.get(generation)
         alive = [t for t in self.live_training.alive if t.generation == generation and t.is_busy]
@@ -173,7 +173,7 @@ class LiveSystem(System):
         clockwork = self.clockwork
         kinds: list[tuple[str, Callable[[], bool], Callable[[], None]]] = [
             ("worker killed while a world is prepared", self._is_preparing, self._kill_worker),
-            ("joiner killed while its world is prepared", self._is_joining, self._kill_joiner),
+            ("joiner killed while its world is prepared", self._is_joining, self._kill_joining_worker),
             (
                 "leader crashed while a world is prepared",
                 self._is_preparing,
@@ -237,7 +237,7 @@ class LiveSystem(System):
         self.live_training.at_switch = fault
 
     def _recall_at_switch(self) -> None:
-        """It gets the result of its last all-reduce late, perhaps after it was assigned to the world after the next."""
+        """Delays the result of a rank's last all-reduce, perhaps until it is assigned to the world after the next."""
 
         def fault(group: Group) -> None:
             leaving = [t for t in self.live_training.alive if t in group.members.values() and t.is_leaving]
@@ -282,7 +282,7 @@ class LiveSystem(System):
         record = self._job.record if self._job is not None else None
         if record is None or record.phase is not Phase.FORMING or record.assignment is None:
             return False
-        return record.assignment.hot is not None and record.assignment.generation == record.generation
+        return record.assignment.live is not None and record.assignment.generation == record.generation
 
     def _is_catching_up(self) -> bool:
         return bool(self._catching_up())
@@ -291,7 +291,7 @@ class LiveSystem(System):
         names = {t.worker for t in self.live_training.alive if t.is_joining}
         return [worker for worker in self.workers.values() if worker.alive and worker.id in names]
 
-    def _kill_joiner(self) -> None:
+    def _kill_joining_worker(self) -> None:
         self.clockwork.chance.choice(self._joining()).kill("SIGKILL")
 
     def _kill_catching_up(self) -> None:
@@ -309,21 +309,21 @@ class LiveSystem(System):
             chance.choice(trains).silence(chance.choice((0.2, 0.7, 2.0, 1000.0)), stopped=True)
 
     def _slow_down(self) -> None:
-        """It gets no core for a while, which its agent can tell from a trainer that is stopped."""
+        """Takes the core from a trainer for a while, which its agent can distinguish from a stopped trainer."""
         trains = [trainer for trainer in self.live_training.alive if trainer.trains]
         if trains:
             chance = self.clockwork.chance
             self.live_training.slow_down(chance.choice(trains), chance.choice((0.7, 1.2, 1.5)))
 
     def _occupy(self) -> None:
-        """Longer than its peers have patience."""
+        """Keeps a trainer in its loop body for longer than its peers wait."""
         trains = [trainer for trainer in self.live_training.alive if trainer.trains]
         if trains:
             chance = self.clockwork.chance
             chance.choice(trains).occupy(chance.choice((0.7, 1.5, 3.0, 4.5)))
 
     def _stall(self) -> None:
-        """It never comes back. One at a time: where nobody waits, nobody is missed."""
+        """Keeps a trainer in its loop body for ever, one at a time: a rank is missed only while another waits."""
         alive = self.live_training.alive
         trains = [trainer for trainer in alive if trainer.trains and not trainer.is_busy]
         if trains and not any(trainer.is_busy for trainer in alive):

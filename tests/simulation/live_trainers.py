@@ -30,7 +30,7 @@ from tradewind.sdk.trainer.state import Trainer
 COMPUTE_S = 0.1
 
 Wait = float | Callable[[], bool]
-"""Of a training thread: for some seconds, or until something holds."""
+"""What a training thread waits for: some seconds, or a condition."""
 
 
 @dataclass(eq=False)
@@ -38,7 +38,7 @@ class Join:
     """What a joining rank has of the state."""
 
     entered_at: Row | None = None
-    """The others' row when it entered."""
+    """The row of the others at the time when it entered."""
     recorded: dict[int, int] = field(default_factory=dict)
     """Results since then, by step."""
     has_asked: bool = False
@@ -60,9 +60,9 @@ class LiveTrainer:
     alive: bool = True
     silent: bool = False
     stopped: bool = False
-    """Silent because it was stopped, as its agent can see."""
+    """True if it is silent because it was stopped, which its agent can see."""
     busy_since_s: float | None = None
-    """In its loop body for long: it hears orders, but enters no collective and no world."""
+    """Time since which it is in its loop body: it receives orders, but enters no collective and no world."""
     is_computing: bool = False
 
     def __post_init__(self) -> None:
@@ -77,7 +77,7 @@ class LiveTrainer:
         self._orders: list[Callable[[], Any]] = []
         self._join = Join()
         self._others: list[Callable[[], Any]] = []
-        """What happens while it is silent: orders in their order, the rest by other threads."""
+        """Events while it is silent: orders in their order, the rest from other threads."""
 
     @property
     def generation(self) -> int:
@@ -145,7 +145,7 @@ class LiveTrainer:
         self._clockwork.after(for_s, self._wake)
 
     def occupy(self, for_s: float) -> None:
-        """Unless it is in an all-reduce, or waits for a world."""
+        """Keeps it in its loop body, unless it is in an all-reduce or waits for a world."""
         if not self.is_busy and self.is_computing:
             self.busy_since_s = self._clockwork.now_s
             self._clockwork.after(for_s, self._come_back)
@@ -178,14 +178,14 @@ class LiveTrainer:
         self.feed(events.Ticked(self._clockwork.now_s))
 
     def _by_itself(self, happens: Callable[[], Any]) -> None:
-        """In another thread than the control thread."""
+        """Runs in another thread than the control thread."""
         if self.alive and self.silent:
             self._others.append(happens)
         elif self.alive:
             happens()
 
     def _wake(self) -> None:
-        """Orders and the rest come in any order, each among their own in theirs."""
+        """Handles the missed events: orders and the others each in their order, interleaved at random."""
         self.silent = self.stopped = False
         orders, others = self._orders, self._others
         self._orders, self._others = [], []
@@ -273,7 +273,7 @@ class LiveTrainer:
         return None
 
     def _collective(self, kind: str, part: Callable[[], Any], step: int | None = None) -> Generator[Wait, None, Any]:
-        """False if the world is dead; None if the collective failed; else its result."""
+        """False if the world is dead, None if the collective failed, otherwise its result."""
         self.feed(events.GroupAwaited(self._clockwork.now_s, step))
         yield lambda: self.state.collective is None or self.state.is_in_collective
         world = self.state.world
@@ -296,7 +296,7 @@ class LiveTrainer:
             self.feed(events.Started(self._clockwork.now_s, len(row)))
 
     def _hand_on(self) -> Generator[Wait, None, Came]:
-        """A rank that has the last result gives it to those that miss it."""
+        """Sends the last result from a rank that has it to those that miss it."""
         assert self.state.world is not None
         assign = self.state.world.assign
         row = yield from self._collective("hand on", lambda: self.row, assign.resume - 1)
@@ -355,13 +355,13 @@ class LiveTrainer:
         self.feed(events.StateReceived(self._clockwork.now_s, len(self.row)))
 
     def _send_state(self, join: "Join") -> None:
-        """As it was when the rank entered. What was sent for an earlier join is not received any more."""
+        """Sends the state of the time when the rank entered; parts for an earlier join are ignored."""
         join.snapshot = join.entered_at
 
     def _all_reduce(
         self, *, active: bool, samples: Ranges = (), over: bool = False
     ) -> Generator[Wait, None, tuple[Reduced | None, Came]]:
-        """As `Exchange.all_reduce` does it, with numbers in place of gradients."""
+        """All-reduces like `Exchange.all_reduce`, with numbers in place of gradients."""
         part = partial(self._part, active=active, samples=samples, over=over)
         reduced = yield from self._collective("step", part)
         if reduced is False:
@@ -386,7 +386,7 @@ class LiveTrainer:
         return Part(control_words.encode(own, world.rank), self.row if active else None, samples)
 
     def _receive(self, reduced: Reduced | None, *, counts: bool) -> bool:
-        """True if the world changed with it. All ranks that were ready for the same world go there, unless halted."""
+        """Applies a result; True if the world changed. All ranks ready for the same world switch, unless halted."""
         now_s, world, was_halted = self._clockwork.now_s, self.state.world, self.state.is_halted
         assert world is not None
         if reduced is None:
@@ -428,7 +428,7 @@ class LiveTraining(StepTruth):
             trainer.exited(TrainerExit(trainer.birth[1], code=1, tail=("ValueError",)))
 
     def abort(self, trainer: LiveTrainer, why: str, stall_s: float) -> None:
-        """The truth that a claimed stall is held against."""
+        """Reports an abort, against which a claimed stall is checked."""
         if not trainer.alive:
             return
         if trainer.busy_since_s is None or self.clockwork.now_s - trainer.busy_since_s < stall_s:

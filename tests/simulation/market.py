@@ -1,4 +1,4 @@
-"""What may be bought: offers of the fleet, prices and quotas of the cloud, and the account of what was asked for."""
+"""The market of a simulation: offers of the fleet, prices and quotas of the cloud, and the account of requests."""
 
 from collections.abc import Mapping
 
@@ -26,7 +26,7 @@ US, EU = ClusterName("us"), ClusterName("eu")
 REGIONS = {US: "us-central1", EU: "europe-west4"}
 KINDS = (("n1-standard-8", "T4"), ("g2-standard-8", "L4"))
 STRAY_S = 0.3
-"""Seconds that a request may still be on its way after its sender lost the lease: less than the lease leaves."""
+"""Seconds for which a request may be in flight after its sender lost the lease; less than the lease leaves."""
 
 
 class Market:
@@ -34,7 +34,7 @@ class Market:
         self.clockwork = clockwork
         self.job = job
         self.gpus = gpus
-        """Of a node."""
+        """GPUs of a node."""
         self.offers = self._some_offers()
         self.profile: Profile = a_small_profile(gradient_bytes=clockwork.chance.choice((0, 10**6)))
         self.cloud = Cloud(clockwork, REGIONS)
@@ -79,7 +79,7 @@ class Market:
         return PRICES[ACCELERATORS[offer.kind.accelerator]].on_demand
 
     def dearest(self) -> MicroDollars:
-        """An hour of the dearest node on demand."""
+        """Hourly price of the most expensive on-demand node."""
         return MicroDollars(max(map(self.on_demand_of, self.offers)) * self.gpus)
 
     def place_of(self, offer: Offer) -> Place:
@@ -100,7 +100,7 @@ class Market:
         return Quotas(left, needs)
 
     def restock(self) -> None:
-        """From now on machines can be had everywhere."""
+        """Makes machines available everywhere from now on."""
         for offer in self.offers:
             self.cloud.ask(requests.StockOut(self.place_of(offer), on=False))
             self.cloud.ask(requests.SetCapacity(self.place_of(offer), None))

@@ -1,8 +1,8 @@
 """Masters that compete: each a process with the lease core and, for as long as it leads, the job core as its term.
 
-A process can be paused: what comes meanwhile waits, and is dealt with afterwards in any order, so that a term may act
-before its process hears that the lease is lost. Or only its main loop is stuck: the term waits; the lease, which has a
-thread of its own, does not.
+A process can be paused: events that come meanwhile wait and are handled afterwards in any order, so that a term may act
+before its process learns that the lease is lost. Or only its main loop is stuck: then the term waits, but the lease,
+which has its own thread, does not.
 """
 
 import random
@@ -19,7 +19,7 @@ from controlplane.job import invariants as job_invariants
 from controlplane.job.state import Job, adopted_job, new_job
 from controlplane.job.wants import want_nodes
 from controlplane.jobs.cluster_views import ClusterView, JobFeed, Mismatch
-from controlplane.jobs.records import OnConflict, old_chunks, on_conflict, read_world
+from controlplane.jobs.records import OnConflict, on_conflict, read_whole_record
 from controlplane.jobs.worlds import JobWorlds, RecordLayout
 from controlplane.lease import decide as lease_core
 from controlplane.lease import events as lease_events
@@ -28,9 +28,9 @@ from controlplane.lease.effects import Lead, LeaseEffect, ReadKey, StepDown, Wri
 from controlplane.lease.state import LeaseSettings, new_lease
 from controlplane.lease.state import Phase as LeasePhase
 from messages.clusters import ClusterHeartbeat, KeepWorkers, RemoveWorkers
-from messages.decoding import Unreadable
+from messages.decoding import NotStorable
 from messages.ids import ClusterName, Epoch, Generation, JobName, WorkerId
-from messages.records import Phase, Record, RecordWorlds
+from messages.records import Phase, Record
 from messages.subjects import world_chunks
 from messages.worlds import JobCommand, StoreAddress
 from runtime.role import LATE_S
@@ -38,8 +38,8 @@ from runtime.stored_worlds import write_chunks
 from tests.simulation.actors import Actor
 from tests.simulation.allocation import Allocation
 from tests.simulation.clockwork import Broken
-from tests.simulation.kept import at_once
 from tests.simulation.money import Money
+from tests.simulation.stored import at_once
 
 if TYPE_CHECKING:
     from tests.simulation.system import System
@@ -48,7 +48,7 @@ LEASE = LeaseSettings()
 KV_S = 0.0003
 MEET_S = 0.2
 BATCHES = 0.3
-"""Share of events that wait for others and are decided on together with them."""
+"""Share of events that are decided on in a batch with later events."""
 BATCH_S = 0.02
 
 
@@ -62,24 +62,24 @@ class MasterProcess(Actor):
         self.lease = new_lease(name, LEASE)
         self._waiting: list[Callable[[], None]] = []
         self.stuck_since_s: float | None = None
-        """By its own clock; None while its main loop runs."""
+        """Time since which its main loop is stuck, by its own clock; None while it runs."""
         self._behind: list[Callable[[], None]] = []
         self._notices: list[Callable[[], None]] = []
         self.later(0.0, self.tick)
 
     @property
     def now_s(self) -> float:
-        """By its own clock, which runs faster or slower than others."""
+        """The time of its own clock, which runs faster or slower than others."""
         return self._offset_s + self._rate * self.system.clockwork.now_s
 
     @property
     def leads(self) -> bool:
-        """By its own clock, at this very moment."""
+        """True if it leads now, by its own clock."""
         return self.alive and self.lease.may_act(self.now_s)
 
     @property
     def is_stuck_for_too_long(self) -> bool:
-        """So long that it must have lost the lease."""
+        """True if it is stuck for so long that it must have lost the lease."""
         since_s = self.stuck_since_s
         return since_s is not None and self.now_s > since_s + LEASE.stuck_after_s + LEASE.ttl_s
 
@@ -164,7 +164,7 @@ class MasterProcess(Actor):
         self.system.clockwork.after(block_s, lambda: self.do(self._unblock))
 
     def _unblock(self) -> None:
-        """Its term acts before it hears what became of the lease."""
+        """Continues the main loop; the term acts before it learns the state of the lease."""
         self.stuck_since_s = None
         waiting = [*self._behind, *self._notices]
         self._behind, self._notices = [], []
@@ -188,7 +188,7 @@ class MasterProcess(Actor):
         return lease_events.Written(0.0, attempt, written)
 
     def _call(self, attempt: int, ask: Callable[[], lease_events.LeaseEvent]) -> None:
-        """What was sent arrives, however slowly, also if it is no longer waited for."""
+        """Sends a request, which arrives even late, when its sender no longer waits for it."""
 
         def arrive() -> None:
             event = ask()
@@ -201,7 +201,7 @@ class MasterProcess(Actor):
 
 
 class LeaderKey:
-    """With a time to live and compare-and-set; revisions count up, and nothing is left of a key that expired."""
+    """The leader's key with a time to live and compare-and-set; revisions increase, and an expired key is gone."""
 
     def __init__(self, system: "System") -> None:
         self.revision = 0
@@ -224,7 +224,7 @@ class LeaderKey:
 
 
 class Term(Actor):
-    """One master's leadership: reads the record, adopts, decides, saves by compare-and-set, and only then speaks."""
+    """One master's leadership: reads the record, takes over, decides, saves by compare-and-set, and then publishes."""
 
     def __init__(self, process: MasterProcess, epoch: Epoch) -> None:
         self.process = process
@@ -235,16 +235,13 @@ class Term(Actor):
         self.revision = 0
         self.stores: set[Generation] = set()
         self.worlds = JobWorlds(JobName(self.system.spec.name), epoch, self.system.limits)
-        self._named = RecordWorlds()
-        self._has_old_chunks = False
-        self._last: Record | None = None
         self._waiting: list[job_events.JobEvent] = []
         self._batching = random.Random(self.system.clockwork.seed)
         self._due_s: float | None = None
         self.views: dict[ClusterName, ClusterView] = {}
         self.feed = JobFeed(JobName(self.system.spec.name))
         self.allocation: Allocation | None = None
-        """Where nodes are bought."""
+        """Set if the system buys nodes."""
         self.later(self.system.clockwork.chance.uniform(0.005, 0.1), self.adopt)
 
     @property
@@ -283,16 +280,14 @@ class Term(Actor):
             return
         saved, self.revision = self.system.stored, self.system.stored_revision
         self.worlds = JobWorlds(JobName(self.system.spec.name), self.epoch, self.system.limits)
-        self._has_old_chunks, self._named, self._last = saved is not None, RecordWorlds(), None
         if saved is None:
             self.tell("starts")
             self.job = new_job(self.system.spec, epoch=self.epoch, at_s=self.now_s, submitted_at=0.0)
         else:
             self.tell(f"adopts generation {saved.generation}, {saved.phase}")
-            stored = at_once(read_world(self.system.bucket, self.worlds.job))
+            stored = at_once(read_whole_record(self.system.bucket, self.worlds.job))
             if stored is None or stored.record != saved:
                 raise Broken(f"{self.name} reads another record than was stored")
-            self._named = stored.worlds
             self.worlds.adopt(saved, stored.worlds)
             self.job = adopted_job(self.system.spec, saved, epoch=self.epoch, at_s=self.now_s)
         self.feed = JobFeed(self.job.name)
@@ -307,7 +302,7 @@ class Term(Actor):
         self.tick()
 
     def end(self) -> None:
-        """Its stores, which are its children, end with it."""
+        """Ends the term and its stores, which are its child processes."""
         self.alive = False
         self.stores.clear()
         if self.allocation is not None:
@@ -330,7 +325,7 @@ class Term(Actor):
             return
         batch, self._waiting = self._waiting, []
         if self._due_s is not None and self.now_s > self._due_s + LATE_S:
-            batch.insert(0, job_events.FellBehind(self.now_s, self.now_s - self._due_s))
+            batch.insert(0, job_events.FellBehind(self.now_s))
         before = self.job
         decision = job_core.decide(before, *batch)
         self.job, self._due_s = decision.state, decision.wake_at_s
@@ -347,7 +342,7 @@ class Term(Actor):
         self.wake_at(decision.wake_at_s, self.tick)
 
     def _check_overtaken(self, before: Job, event: job_events.PlacementChanged) -> None:
-        """A placement that answers an older want changes nothing."""
+        """Checks that a placement for an older request changes nothing."""
         newest = before.supply.want
         if newest is None or self.job is None:
             return
@@ -390,8 +385,8 @@ class Term(Actor):
         late = clockwork.happens(clockwork.faults.save_fails, "save arrived late")
         expected = self.revision
         try:
-            layout = self.worlds.layout(record, again=record is self._last)
-        except Unreadable as error:
+            layout = self.worlds.layout(record)
+        except NotStorable as error:
             raise Broken(f"the record of generation {record.generation} cannot be stored: {error}") from error
         if not layout.chunks:
             self._send_record(record, layout, expected, late)
@@ -406,7 +401,7 @@ class Term(Actor):
         clockwork.after(KV_S, store_chunks)
 
     def _send_record(self, record: Record, layout: RecordLayout, expected: int, late: bool) -> None:
-        """On its way it depends on nobody any more, neither on its sender's life nor on its pauses."""
+        """Sends a record, which arrives even if its sender dies or pauses."""
         delay_s = self.system.clockwork.chance.uniform(0.5, 4.0) if late else KV_S
         self.system.clockwork.after(delay_s, lambda: self._arrive(record, layout, expected))
 
@@ -422,20 +417,16 @@ class Term(Actor):
 
     def _saved(self, record: Record, layout: RecordLayout, revision: int) -> None:
         self.revision = revision
-        self.worlds.saved(record, layout.worlds)
-        self._last = record
-        if layout.worlds != self._named:
-            self._named, self._has_old_chunks = layout.worlds, True
-        elif self._has_old_chunks:
+        if self.worlds.saved(record, layout.worlds):
             self._remove_old_chunks()
         self.post(job_events.RecordSaved(self.now_s, record))
 
     def _remove_old_chunks(self) -> None:
-        """Each deletion may arrive late, when another master leads."""
-        self._has_old_chunks = False
+        """Deletes old chunks; a deletion may arrive late, when another master leads."""
+        self.worlds.removed_old_chunks()
         bucket = self.system.bucket
         keys = at_once(bucket.revisions(world_chunks(self.worlds.job)))
-        for key in old_chunks(keys, self.worlds.job, self._named, self.epoch):
+        for key in self.worlds.old_chunks(keys):
             self.system.clockwork.after(KV_S, partial(at_once, bucket.delete(key)))
 
     def _resolve_conflict(self, record: Record) -> None:
@@ -444,7 +435,7 @@ class Term(Actor):
             case OnConflict.WRITE_OVER:
                 self.revision = self.system.stored_revision
                 self._save(record)
-            case OnConflict.ADOPT:
+            case OnConflict.READ_AGAIN:
                 self.adopt()
             case OnConflict.YIELD:
                 self.post(job_events.SaveFailed(self.now_s, "a newer master wrote it"))
@@ -475,7 +466,7 @@ class Term(Actor):
                 self.send(worker, partial(worker.hear, sent, self.epoch))
 
     def _check_kept(self, cluster: ClusterName, command: KeepWorkers | RemoveWorkers) -> None:
-        """No order ends all workers of a cluster at once, where a world trains on sound nodes."""
+        """Checks that no order ends all workers of a cluster in which a world trains on sound nodes."""
         job = self.job
         if job is None or job.record.phase is not Phase.RUNNING or job.record.assignment is None:
             return

@@ -1,7 +1,7 @@
 """The ledger and the budget of the job in one term of a master.
 
-Each second the machines that cost money are listed and the budget is judged; every few seconds the ledger is stored. A
-new term reads what is stored: what it has missed it learns from when each machine started.
+Each second the term lists the machines that cost money and checks the budget; every few seconds it stores the ledger. A
+new term reads the stored ledger and derives what it missed from the start time of each machine.
 """
 
 from collections.abc import Coroutine
@@ -40,7 +40,7 @@ class Entry:
 
 
 class LedgerKey:
-    """The stored ledger, in the way in which a book asks for it."""
+    """The stored ledger, with the interface that a book expects."""
 
     def __init__(self) -> None:
         self._entry: Entry | None = None
@@ -101,9 +101,9 @@ class Money:
             return
         blind, dearest = now_s - self._seen_s > BLIND_S, self._market.dearest()
         seen = SpendingSeen(now_s, self._now_ms, job, ledger, blind=blind, dearest=dearest)
-        told = decide(seen).told
-        if told is not None:
-            self._term.post(told)
+        reported = decide(seen).reported
+        if reported is not None:
+            self._term.post(reported)
 
 
 def _found(machine: MachineInfo) -> Found:
@@ -111,7 +111,7 @@ def _found(machine: MachineInfo) -> Found:
 
 
 def _at_once(work: Coroutine[Any, Any, None]) -> None:
-    """Runs what never has to wait."""
+    """Runs a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration:

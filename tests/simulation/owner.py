@@ -1,4 +1,4 @@
-"""The person whose job it is: scales it, and raises its budget when it has paused for want of money."""
+"""The owner of the job, who scales it and raises its budget when the budget has paused it."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
-"""The same systems for a job whose budget runs out and is raised again, at any moment of a change.
+"""The systems for a job whose budget runs out and is raised again, at any moment of a change.
 
-Like the master's own keeper, something looks every second at what is allowed and tells the job until it knows.
-When the faults have stopped, a last pause must leave nobody behind; and with more budget the job must go on to its end.
+Like the master's keeper, a loop checks the budget every second and tells the job until it has acted. After the faults,
+a last pause must leave no worker behind, and with more budget the job must continue to its end.
 """
 
 from collections.abc import Callable
@@ -21,13 +21,13 @@ WATCH_FOR_S = 15.0
 
 
 class Purse:
-    """Whether there is money left, and who tells the job."""
+    """The money of the job, and the loop that tells the job."""
 
     def __init__(self, system: System) -> None:
         self._system = system
         self.empty = False
         self.drained = False
-        """For good, until the end."""
+        """True after the last pause, until the end."""
         system.clockwork.after(PERIOD_S, self._look)
         system.clockwork.after(system.clockwork.faults.until_s - system.clockwork.now_s, self._drain)
 
@@ -64,11 +64,11 @@ class Purse:
             if self.empty:
                 term.hear(partial(job_events.BudgetReached, now_s, WhenSpent.PAUSE, "so it is", record))
             else:
-                term.hear(partial(job_events.BudgetFreed, now_s, WhenSpent.PAUSE, "so it is"))
+                term.hear(partial(job_events.BudgetFreed, now_s, WhenSpent.PAUSE))
 
 
 class Pausing(System):
-    """For either system, in front of it."""
+    """A mixin that adds pauses to either system."""
 
     def _plan_faults(self) -> None:
         super()._plan_faults()

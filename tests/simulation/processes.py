@@ -1,4 +1,4 @@
-"""Where a cluster's workers live that is a machine with plain processes, always there."""
+"""The workers of a cluster that is one permanent machine with plain processes."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class PlaceHost(Protocol):
-    """What keeps the workers of a cluster; its controller may crash and come back."""
+    """The places of a cluster's workers, which outlive its controller."""
 
     is_watched: bool
-    """Whether a controller sees what there is, or has to remember it."""
+    """True if a controller sees the workers; otherwise it must remember them."""
 
     def attach(self, controller: "ControllerActor", known: Iterable[KnownPlace]) -> None: ...
 
@@ -28,7 +28,7 @@ class PlaceHost(Protocol):
     def end(self, uid: str, grace_s: float, why: str) -> None: ...
 
     def is_sound(self, uid: str) -> bool:
-        """Whether the machine of this place stays."""
+        """True if the machine of this place stays."""
 
 
 class Processes:
@@ -73,7 +73,7 @@ class Processes:
 
 
 class NoWorkers:
-    """Takes its share of the job, and none of its workers ever comes."""
+    """A cluster that takes its share of the job and never starts a worker."""
 
     is_watched = False
 

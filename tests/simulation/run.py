@@ -11,7 +11,7 @@ SYSTEMS: dict[tuple[bool, bool], type[System]] = {
     (False, True): Pausing,
     (True, True): PausingLive,
 }
-"""By whether the script uses the SDK, and whether it is paused."""
+"""Systems by two flags: the script uses the SDK; the job is paused."""
 
 
 def simulate(seed: int, setting: Setting | None = None) -> Outcome:

@@ -1,6 +1,7 @@
-"""Many seeds of a simulation: whether one of them finds a bug; and the command that replays one and tells its story."""
+"""Runs many seeds of a simulation to find a bug, and replays one seed with its story."""
 
 import argparse
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -16,12 +17,15 @@ class Result(Protocol):
 
 
 def is_found(simulate: Callable[[int], Result], *, likely: int) -> bool:
-    """Whether one of many seeds breaks. The one that did when this was written is tried first."""
-    return any(simulate(seed).broken is not None for seed in (likely, *range(SEARCHED)))
+    """True if one of the seeds finds the bug; the likely seed runs first. Warns if another one must be recorded."""
+    finder = next((seed for seed in (likely, *range(SEARCHED)) if simulate(seed).broken is not None), None)
+    if finder not in (likely, None):
+        warnings.warn(f"seed {likely} does not find this bug, seed {finder} does: record that seed", stacklevel=2)
+    return finder is not None
 
 
 def replay(program: str, description: str | None, simulate: Callable[[int], Result]) -> int:
-    """The exit code."""
+    """Replays a seed, or many; returns the exit code."""
     parser = argparse.ArgumentParser(prog=program, description=description)
     parser.add_argument("--seed", type=int, default=7, help="the seed to replay, or the first of many")
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds, one after the other")

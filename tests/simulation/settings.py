@@ -1,4 +1,4 @@
-"""What kind of run a seed is: where its machines come from, what its script uses, what it may spend."""
+"""The kind of run of a seed: the source of its machines, the script's API, the budget."""
 
 import random
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ class Setting:
     is_live: bool = False
     """The script uses the SDK, so that worlds change in place."""
     has_budget: bool = False
-    """Money for a while only; its owner raises it."""
+    """The budget runs out, and the owner raises it."""
     has_pauses: bool = False
-    """Paused at chosen moments of a change."""
+    """The job is paused at chosen moments of a change."""
     has_barren_cluster: bool = False
     """A second cluster takes its share and never brings a worker."""
     has_tiny_limits: bool = False
@@ -37,7 +37,7 @@ class Setting:
 
 
 def setting_of(seed: int) -> Setting:
-    """By a chance of its own, so that a new kind of run leaves the faults of a seed as they were."""
+    """The setting of a seed, from its own random stream, so that a new kind of run changes no faults of a seed."""
     chance = random.Random(f"setting {seed}")
     supply = chance.choice((Supply.STATIC, *Supply))
     is_static = supply is Supply.STATIC

@@ -1,8 +1,7 @@
-"""The truth about the steps of live trainers, which nobody in the simulated system knows: claims are held against it.
+"""The truth about the steps of live trainers, unknown to the simulated system: claims are checked against it.
 
-A result of an all-reduce is a number that nobody else has. What a trainer has is the row of results it received, so two
-trainers have the same state if and only if their rows are the same; and a step is whole if the samples that went into
-it are exactly the batch.
+Each result of an all-reduce is a unique number. The state of a trainer is the row of results that it received, so two
+trainers have the same state if and only if their rows are equal; a step is whole if its samples are exactly the batch.
 """
 
 from collections import Counter
@@ -26,11 +25,11 @@ Row = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one rank brings into the all-reduce of a step."""
+    """One rank's part of the all-reduce of a step."""
 
     words: list[float]
     row: Row | None
-    """None for one that has not the state."""
+    """None for a rank without the state."""
     samples: Ranges
 
 
@@ -38,7 +37,7 @@ class Part:
 class Reduced:
     agreed: Agreed
     row: Row
-    """Of the active ranks, before this step."""
+    """Row of the active ranks before this step."""
     made: int
 
 
@@ -47,18 +46,18 @@ class StepTruth:
     clockwork: Clockwork
     steps: int
     serves: Callable[[int], bool]
-    """Whether the store at this port is there."""
+    """True if the store at this port is there."""
     committed: Row = ()
-    """The results of the steps that everybody has."""
+    """Results of the steps that all ranks have."""
     checkpoint_row: Row = ()
     failures: int = 0
     steps_taken: int = 0
     over: bool = False
     closing_since_s: float | None = None
     seen: Counter[str] = field(default_factory=Counter)
-    """What came about, by kind."""
+    """Counts of events by kind."""
     at_switch: Callable[[Group], None] | None = None
-    """A fault that waits for trainers to be on the point of switching."""
+    """A fault that waits until trainers are about to switch."""
 
     def __post_init__(self) -> None:
         self.groups = Groups(self.clockwork, self.serves, self._combine)
@@ -82,7 +81,7 @@ class StepTruth:
                 return self._reduce(group, parts)
 
     def _begin(self) -> Row:
-        """From the checkpoint: what was done after it is done again."""
+        """Starts from the checkpoint; later steps are recomputed."""
         self.seen["starts"] += 1
         self.seen["starts after the end"] += self.over
         self.over, self.closing_since_s = False, None
@@ -118,7 +117,7 @@ class StepTruth:
             raise Broken(f"step {step} of generation {group.generation} is called {agreed.step} with {agreed.digest}")
 
     def _commit(self, row: Row) -> None:
-        """A rank that adds to the next step has this one, and so have all."""
+        """Commits a row: a rank that contributes to the next step has this one, and so have all."""
         self.steps_taken += 1
         if row[: len(self.committed)] != self.committed[: len(row)]:
             raise Broken(f"a step below {len(row)} was committed twice")
@@ -128,7 +127,7 @@ class StepTruth:
 
 
 def _agreed(parts: dict[int, Part], size: int) -> Agreed:
-    """Each rank's words end with its own flags."""
+    """The control words that all ranks agree on; each rank's end with its own flags."""
     summed = [0.0] * control_words.size(size)
     for part in parts.values():
         for place, word in enumerate(part.words):

@@ -1,4 +1,4 @@
-"""One job on one cluster, all roles in one thread, by seed: first faults, then they stop and the world must heal."""
+"""One job on one cluster, all roles in one thread, by seed: first with faults, then the world must recover."""
 
 import random
 from collections import Counter
@@ -12,21 +12,19 @@ from agents.worker.state import WorkerIdentity
 from controlplane.budget.account import RELEASE_S
 from controlplane.job.events import JobEvent
 from controlplane.jobs.cluster_views import ClusterView
-from controlplane.jobs.records import chunk_keys
-from controlplane.jobs.worlds import RecordLayout, WorldLimits
+from controlplane.jobs.worlds import RecordLayout, WorldLimits, chunk_keys
 from messages.clusters import ClusterHeartbeat
 from messages.criteria import Capacity, Deadline, Objective, WhenSpent
 from messages.ids import NO_GENERATION, ClusterName, Generation, JobName, WorkerId
 from messages.jobs import Failures, JobSpec, Launch, Timeouts, Workers
 from messages.records import Phase, Record, RecordWorlds
-from messages.subjects import world_key
+from messages.subjects import record_key
 from messages.worlds import Assignment
-from tests.cluster.builders import told
+from tests.cluster.builders import reported
 from tests.simulation.actors import BARREN, CLUSTER, Actor, ControllerActor, WorkerActor
 from tests.simulation.clockwork import Broken, Clockwork
 from tests.simulation.cloud_faults import CloudFaults
 from tests.simulation.forgeries import Forger
-from tests.simulation.kept import SimulatedBucket
 from tests.simulation.kubernetes import Kubernetes
 from tests.simulation.market import Market
 from tests.simulation.masters import LeaderKey, MasterProcess, Term, is_leader
@@ -34,16 +32,17 @@ from tests.simulation.money import PERIOD_S, LedgerKey
 from tests.simulation.owner import Owner
 from tests.simulation.processes import NoWorkers, PlaceHost, Processes
 from tests.simulation.settings import Setting, Supply, setting_of
+from tests.simulation.stored import SimulatedBucket
 from tests.simulation.training import STEP_S, Training
 
 DEADLINE = Deadline(hours=0.02, steps=100)
-"""Within the time that a seed takes, so that it is looked at again, and missed by some."""
+"""A deadline within the duration of a seed, so that jobs are checked again and some miss it."""
 ON_DEMAND_USD = 0.9
-"""About what an hour of a GPU costs on demand."""
+"""Approximate on-demand price of a GPU for an hour."""
 TINY = WorldLimits(message_bytes=1200, record_bytes=900, chunk_bytes=150)
 """Two members are too many for a whole message, and about four changes for a delta."""
 HEAL_S = 90.0
-"""When faults have stopped the job must end within this plus the time of its steps."""
+"""Seconds after the faults, plus the time of its steps, within which the job must end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class Outcome:
     generations: int
     terms: int
     seen: Counter[str]
-    """What came about in the worlds of live trainers."""
+    """Counts of events in the worlds of live trainers."""
 
 
 class System:
@@ -90,7 +89,7 @@ class System:
         self._pids = 100
         self._controllers = 0
         self.incarnations: dict[str, ControllerActor] = {}
-        """All controllers that there were."""
+        """All controllers so far."""
         self._masters = 0
         self.key = LeaderKey(self)
         self.terms: list[Term] = []
@@ -110,7 +109,7 @@ class System:
         self.clockwork.after_each = self.check
 
     def _capacity(self, gpus: int) -> Capacity | None:
-        """What a planned job asks for; with a budget that does not last."""
+        """The capacity section of a planned job, with a budget that runs out."""
         if self.setting.supply is not Supply.PLANNED:
             return None
         chance = self.clockwork.chance
@@ -161,12 +160,12 @@ class System:
         return self.hosts[cluster]
 
     def is_sound(self, worker: WorkerActor) -> bool:
-        """It lives, was not noticed, and its machine stays."""
+        """True if it lives, has no notice, and its machine stays."""
         noticed = worker.state.notice is not None
         return worker.alive and not noticed and self.hosts[worker.state.identity.cluster].is_sound(worker.uid)
 
     def tell_masters(self, sender: Actor, make: Callable[[], JobEvent]) -> None:
-        """All that lead, or believe that they do, are listening."""
+        """Sends to all masters that lead, or believe that they lead."""
         for term in self.terms:
             if term.alive:
                 sender.send(term, partial(term.hear, make))
@@ -177,9 +176,9 @@ class System:
                 sender.send(term, partial(term.hear_report, report))
 
     def check_view(self, view: ClusterView, now_s: float) -> None:
-        """What a master has made of the reports of a controller is what the controller had then."""
+        """Checks that a master's view equals the controller's state at the time of the report."""
         sender = self.incarnations.get(view.incarnation)
-        if sender is not None and told(view.topology(now_s)) != told(sender.truth[view.seq]):
+        if sender is not None and reported(view.topology(now_s)) != reported(sender.truth[view.seq]):
             raise Broken(f"report {view.seq} of {sender.name} left a master with {view.topology(now_s)}")
 
     def tell_of_leader(self) -> None:
@@ -193,7 +192,7 @@ class System:
         return next((master.term for master in self.masters if is_leader(master) and not master.paused), None)
 
     def check(self) -> None:
-        """What must hold after every event, whatever each role believes."""
+        """Checks what must hold after every event."""
         acting = [master.name for master in self.masters if master.leads and not master.paused]
         if len(acting) > 1:
             raise Broken(f"{' and '.join(acting)} act at once")
@@ -206,7 +205,7 @@ class System:
             self._check_chunks(self.stored_layout)
 
     def _check_bill(self, market: Market) -> None:
-        """What is spent never passes the budget by more than one control period."""
+        """Checks that spending exceeds the budget by at most one control period."""
         capacity, record = self.spec.capacity, self.stored
         if capacity is None or capacity.max_usd_total is None:
             return
@@ -216,20 +215,20 @@ class System:
             raise Broken(f"{market.cloud.bill_micro_usd():.0f} micro-dollars were spent of {total:.0f}")
 
     def check_alone(self, acting: MasterProcess) -> None:
-        """Compare-and-set would make most of its harm good again; but nobody acts while somebody else leads."""
+        """Checks that no master acts while another leads, even if compare-and-set would prevent most of the harm."""
         for other in self.masters:
             if other is not acting and other.alive and other.leads:
                 raise Broken(f"{acting.name} writes while {other.name} leads")
 
     def write_record(self, record: Record, layout: RecordLayout, expected: int) -> int | None:
-        """The new revision, if nobody wrote since the one that was expected."""
+        """Writes the record; returns the new revision, or None if the expected one is not the last."""
         if expected != self.stored_revision:
             return None
         self._check_follows(record)
         self._check_claim(record)
         self.stored, self.stored_layout = record, layout
         self.stored_revision += 1
-        self.bucket.values[world_key(JobName(self.spec.name))] = layout.value
+        self.bucket.values[record_key(JobName(self.spec.name))] = layout.value
         for world in (record.assignment, record.prepared):
             known = self.decided.setdefault(world.generation, []) if world is not None else []
             if world is not None and world not in known:
@@ -243,7 +242,7 @@ class System:
             raise Broken(f"the record names {', '.join(sorted(lost))}, which is not stored")
 
     def _check_follows(self, record: Record) -> None:
-        """One line of decisions, whoever made them."""
+        """Checks that each record follows from the one before, across masters."""
         before = self.stored
         if before is None:
             return
@@ -254,7 +253,7 @@ class System:
             raise Broken(f"generation {new.generation} was given to two worlds")
 
     def _check_claim(self, record: Record) -> None:
-        """What is claimed at a job's end, held against what the trainers did."""
+        """Checks the claims at a job's end against what the trainers did."""
         if record.phase is Phase.FAILED:
             raise Broken(f"the job failed though its budget was never used up: {record.why}")
         if record.failures > self.training.failures:
@@ -271,9 +270,11 @@ class System:
         if not self.clockwork.run_until(lambda: self._ended and self.nothing_left(), limit_s):
             left = [worker.id for worker in self.workers.values() if worker.alive]
             leading = [term for term in self.terms if term.alive]
-            told = [f"{term.name}: {term.job.record.phase}, {term.job.why}" for term in leading if term.job is not None]
+            reported = [
+                f"{term.name}: {term.job.record.phase}, {term.job.why}" for term in leading if term.job is not None
+            ]
             raise Broken(
-                f"not healed {HEAL_S:g} s after the faults stopped: {'; '.join(told) or 'nobody leads'}; "
+                f"not healed {HEAL_S:g} s after the faults stopped: {'; '.join(reported) or 'nobody leads'}; "
                 f"step {self.training.checkpoint} of {self.training.steps}; workers left: {left}"
             )
 
@@ -285,7 +286,7 @@ class System:
         return self.nothing_runs() and not (self.market is not None and self.market.cloud.pools)
 
     def nothing_runs(self) -> bool:
-        """Neither workers nor machines; pools without machines cost nothing."""
+        """True if there are no workers and no machines; empty pools cost nothing."""
         pods = [pod for host in self.hosts.values() if isinstance(host, Kubernetes) for pod in host.pods]
         machines = self.market.cloud.machines() if self.market is not None else ()
         return not (any(each.alive for each in self.workers.values()) or self.training.alive or pods or machines)
@@ -325,7 +326,7 @@ class System:
         self._plan_stuck_loops()
 
     def _plan_stuck_loops(self) -> None:
-        """In each fourth seed, and drawn apart, so that the story of the other seeds stays what it is without them."""
+        """Plans stuck loops in every fourth seed, from a separate random stream that leaves other seeds the same."""
         clockwork = self.clockwork
         if clockwork.seed % 4 != 1:
             return
@@ -431,7 +432,7 @@ class System:
         return made
 
     def _add_barren(self) -> None:
-        """A second cluster that brings no worker; in some seeds it falls silent, too."""
+        """Adds a second cluster that starts no worker; in some seeds it also falls silent."""
         self.clockwork.made["cluster that brings no worker"] += 1
         self.hosts[BARREN] = NoWorkers()
         barren = self.controllers[BARREN] = self._new_controller(BARREN)

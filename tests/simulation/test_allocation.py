@@ -21,7 +21,7 @@ from tests.simulation.system import Outcome
 
 
 def simulate_bought(seed: int) -> Outcome:
-    """The nodes of every seed are bought, by a plan and within a budget, or in the order of the fleet."""
+    """Simulates a seed that buys its nodes by a plan and within a budget, or in the order of the fleet."""
     setting = setting_of(seed)
     supply = Supply.ORDERED if setting.supply is Supply.ORDERED else Supply.PLANNED
     has_budget = supply is Supply.PLANNED and (setting.has_budget or not setting.is_bought)
@@ -30,7 +30,7 @@ def simulate_bought(seed: int) -> Outcome:
 
 
 def _obey_a_placement_that_a_want_overtook(patch: pytest.MonkeyPatch) -> None:
-    """The job believes where its workers should be, whatever it has asked for since."""
+    """The job obeys a placement although it has requested another since."""
     honest = job_learn.learn
 
     def gullible(job: Job, event: JobEvent) -> Job:
@@ -42,7 +42,7 @@ def _obey_a_placement_that_a_want_overtook(patch: pytest.MonkeyPatch) -> None:
 
 
 def _place_before_the_first_listing(patch: pytest.MonkeyPatch) -> None:
-    """The allocator of a new term says that there are no nodes, before it has looked."""
+    """The allocator of a new term reports no nodes before its first listing."""
 
     def hasty(allocator: Allocator, now_s: float) -> Place:
         return replace(place_of(allocator, now_s), workers=placement_of(allocator))
@@ -51,7 +51,7 @@ def _place_before_the_first_listing(patch: pytest.MonkeyPatch) -> None:
 
 
 def _keep_the_pools_of_an_ended_job(patch: pytest.MonkeyPatch) -> None:
-    """The allocator does not hear that the job has ended."""
+    """The allocator does not learn that the job has ended."""
     honest = allocator_learn._learn_want
 
     def deaf(allocator: Allocator, event: NodesWanted) -> Allocator:
@@ -63,7 +63,7 @@ def _keep_the_pools_of_an_ended_job(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "likely"),
     [
-        (_obey_a_placement_that_a_want_overtook, 18),
+        (_obey_a_placement_that_a_want_overtook, 38),
         (_place_before_the_first_listing, 8),
         (_keep_the_pools_of_an_ended_job, 0),
     ],

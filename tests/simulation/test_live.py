@@ -10,7 +10,7 @@ from controlplane.job import learn_clusters as job_learn_clusters
 from controlplane.job import learn_workers as job_learn_workers
 from controlplane.job import turn as job_turn
 from controlplane.job.live import stalls as job_stalls
-from controlplane.job.live import trainers as job_hot
+from controlplane.job.live import trainers as job_live
 from controlplane.job.live.repair import repair
 from controlplane.job.live.stalls import Seat
 from controlplane.job.phases import forming, reshaping, running, waiting
@@ -18,7 +18,7 @@ from controlplane.job.state import Job
 from controlplane.job.workers import Worker
 from messages.ids import Generation, WorkerId
 from messages.workers import TrainerStatus
-from messages.worlds import Assignment, HotWorld, Member
+from messages.worlds import Assignment, LiveWorld, Member
 from tests.simulation import live_trainers
 from tests.simulation.run import simulate
 from tests.simulation.seeds import is_found
@@ -33,21 +33,21 @@ from tradewind.sdk.trainer.turn import Turn as TrainerTurn
 
 
 def simulate_live(seed: int) -> Outcome:
-    """The script of every seed uses the SDK, on workers that cost little to simulate."""
+    """Simulates a seed whose script uses the SDK, on workers that cost little to simulate."""
     return simulate(seed, Setting(is_live=True))
 
 
 def _go_on_from_the_oldest(patch: pytest.MonkeyPatch) -> None:
-    """The step that the slowest survivor computes next is the one to go on from."""
+    """The world continues from the step that the slowest survivor computes next."""
 
     def oldest(
         next_members: Sequence[Member],
         survivors: Mapping[WorkerId, Sequence[TrainerStatus]],
-        leavers: tuple[WorkerId, ...] = (),
-    ) -> HotWorld:
-        hot = repair(next_members, survivors, leavers)
+        leaving_workers: tuple[WorkerId, ...] = (),
+    ) -> LiveWorld:
+        live = repair(next_members, survivors, leaving_workers)
         done = [trainer.done for trainers in survivors.values() for trainer in trainers]
-        return structs.replace(hot, resume=min(done, default=0), laggards=())
+        return structs.replace(live, resume=min(done, default=0), laggards=())
 
     patch.setattr(forming, "repair", oldest)
 
@@ -58,15 +58,15 @@ def _count_what_laggards_hold(patch: pytest.MonkeyPatch) -> None:
     def mixed(
         next_members: Sequence[Member],
         survivors: Mapping[WorkerId, Sequence[TrainerStatus]],
-        leavers: tuple[WorkerId, ...] = (),
-    ) -> HotWorld:
-        hot = repair(next_members, survivors, leavers)
-        held = list(hot.held)
+        leaving_workers: tuple[WorkerId, ...] = (),
+    ) -> LiveWorld:
+        live = repair(next_members, survivors, leaving_workers)
+        held = list(live.held)
         for member in next_members:
             for trainer in survivors.get(member.worker, ()):
                 if trainer.local_rank < member.ranks:
                     held[member.first_rank + trainer.local_rank] = trainer.held
-        return structs.replace(hot, held=tuple(held))
+        return structs.replace(live, held=tuple(held))
 
     patch.setattr(forming, "repair", mixed)
 
@@ -75,9 +75,9 @@ def _forget_to_send_the_missing_sum(patch: pytest.MonkeyPatch) -> None:
     def unaware(
         next_members: Sequence[Member],
         survivors: Mapping[WorkerId, Sequence[TrainerStatus]],
-        leavers: tuple[WorkerId, ...] = (),
-    ) -> HotWorld:
-        return structs.replace(repair(next_members, survivors, leavers), laggards=())
+        leaving_workers: tuple[WorkerId, ...] = (),
+    ) -> LiveWorld:
+        return structs.replace(repair(next_members, survivors, leaving_workers), laggards=())
 
     patch.setattr(forming, "repair", unaware)
 
@@ -87,7 +87,7 @@ def _keep_a_prepared_world_after_a_halt(patch: pytest.MonkeyPatch) -> None:
 
 
 def _halt_below_what_is_prepared(patch: pytest.MonkeyPatch) -> None:
-    """The generation after the running one, though trainers may be in it already."""
+    """A halt uses the generation after the running one, although trainers may be in it already."""
 
     def next_one(job: Job) -> Generation:
         return job.record.generation
@@ -96,17 +96,17 @@ def _halt_below_what_is_prepared(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "top", next_one)
 
 
-def _take_joiners_for_survivors(patch: pytest.MonkeyPatch) -> None:
-    """Whoever is attached is thought to have the state."""
+def _take_joining_for_survivors(patch: pytest.MonkeyPatch) -> None:
+    """Every attached rank counts as one with the state."""
 
     def whoever(worker: Worker) -> bool:
         return worker.slots > 0
 
-    patch.setattr(job_hot, "_has_state", whoever)
+    patch.setattr(job_live, "_has_state", whoever)
 
 
 def _believe_a_switch_by_half(patch: pytest.MonkeyPatch) -> None:
-    """One that went over stands for all."""
+    """One rank that switched stands for all."""
 
     def some(job: Job, world: Assignment) -> bool:
         return any(
@@ -117,22 +117,22 @@ def _believe_a_switch_by_half(patch: pytest.MonkeyPatch) -> None:
 
 
 def _overlook_broken_worlds(patch: pytest.MonkeyPatch) -> None:
-    """What trainers say of a world that stands still is not heard."""
+    """Reports of trainers about a stopped world are ignored."""
     patch.setattr(job_changes, "_first_sign", lambda job: None)
 
 
 def _halt_for_a_slow_rank(patch: pytest.MonkeyPatch) -> None:
-    """One rank that waits stands for all."""
+    """One waiting rank stands for all."""
     patch.setattr(job_changes, "waits_in_vain", lambda job: "all ranks wait" if job.wait is not None else None)
 
 
 def _call_the_first_that_is_missing_stalled(patch: pytest.MonkeyPatch) -> None:
-    """It is not given the time of a stall."""
+    """The first missing rank does not get the time of a stall."""
     patch.setattr(job_stalls, "_stall_s", lambda job, seat, everybody: 0.0)
 
 
 def _take_silence_for_slowness(patch: pytest.MonkeyPatch) -> None:
-    """Who does not answer is waited for like one that runs."""
+    """The master waits for a silent rank like for a running one."""
     patch.setattr(Seat, "answered", lambda seat, number: True)
 
 
@@ -152,7 +152,7 @@ def _count_a_lost_peer_as_a_failure(patch: pytest.MonkeyPatch) -> None:
 
 
 def _replace_the_next_world_between_readiness_and_switch(patch: pytest.MonkeyPatch) -> None:
-    """A newer assignment takes the place of the one that this rank has declared itself ready for."""
+    """A newer assignment replaces the one for which this rank has reported that it is ready."""
 
     def may_replace(state: Trainer, assign: Assign) -> bool:
         following = state.plan.next
@@ -176,20 +176,20 @@ def _forget_a_result_that_came_with_a_halt(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "likely"),
     [
-        (_go_on_from_the_oldest, 10),
-        (_count_what_laggards_hold, 51),
-        (_forget_to_send_the_missing_sum, 10),
-        (_keep_a_prepared_world_after_a_halt, 10),
-        (_halt_below_what_is_prepared, 10),
-        (_take_joiners_for_survivors, 5),
-        (_believe_a_switch_by_half, 153),
+        (_go_on_from_the_oldest, 36),
+        (_count_what_laggards_hold, 36),
+        (_forget_to_send_the_missing_sum, 36),
+        (_keep_a_prepared_world_after_a_halt, 9),
+        (_halt_below_what_is_prepared, 9),
+        (_take_joining_for_survivors, 9),
+        (_believe_a_switch_by_half, 108),
         (_overlook_broken_worlds, 2),
         (_halt_for_a_slow_rank, 2),
         (_call_the_first_that_is_missing_stalled, 11),
-        (_take_silence_for_slowness, 26),
-        (_count_a_lost_peer_as_a_failure, 0),
-        (_forget_a_result_that_came_with_a_halt, 10),
-        (_replace_the_next_world_between_readiness_and_switch, 86),
+        (_take_silence_for_slowness, 66),
+        (_count_a_lost_peer_as_a_failure, 1),
+        (_forget_a_result_that_came_with_a_halt, 6),
+        (_replace_the_next_world_between_readiness_and_switch, 194),
     ],
 )
 def test_a_planted_bug_is_caught(

@@ -15,12 +15,12 @@ from tests.simulation.system import Outcome
 
 
 def simulate_pauses(seed: int) -> Outcome:
-    """Every seed is a job that is paused."""
+    """Simulates a seed with a job that is paused."""
     return simulate(seed, replace(setting_of(seed), has_pauses=True, supply=Supply.STATIC))
 
 
 def _keep_the_workers(patch: pytest.MonkeyPatch) -> None:
-    """Nobody is let go: the machines would be paid for as before."""
+    """The pause keeps all workers, so the machines still cost money."""
     patch.setattr(Record, "rests", False)
 
 

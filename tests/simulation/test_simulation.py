@@ -1,7 +1,7 @@
-"""300 seeds of the production cores under faults, and bugs planted on purpose that seeds must find."""
+"""Seeds of the production cores under faults, and bugs planted on purpose that seeds must find."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -14,7 +14,7 @@ from agents.worker import learn as worker_learn
 from agents.worker import worlds as worker_worlds
 from agents.worker.events import AssignmentHeard, WorkerEvent
 from agents.worker.state import WorkerState
-from agents.worker.worlds import HeldWorlds
+from agents.worker.worlds import WorldCache
 from controlplane.job import commands as job_asks
 from controlplane.job import learn as job_learn
 from controlplane.job import learn_clusters as job_learn_clusters
@@ -40,6 +40,10 @@ from tests.simulation.settings import Setting, Supply, setting_of
 from tests.simulation.system import System
 
 SEEDS = 300
+FAILED_ONCE = (246, 905, 1067, 1548)
+"""Seeds that once found a bug in a core."""
+QUICK = (*range(85), 90, 104, 109, 125, 133, 172, 191, 210, 222, 232, 245, 261, 266, *FAILED_ONCE)
+"""The hundred seeds of `make test`. Those above 85 have the events that are seldom."""
 
 EVERY_FAULT = {
     "message lost",
@@ -160,17 +164,47 @@ RARE = {
     "stalled ranks removed",
     "workers replaced by a reload",
 }
-"""What so few of 300 seeds bring about that any change of a core may shift it out of them. `python -m tests.simulation
---seeds 0-1999` shows that they come about."""
+"""Events that so few of 300 seeds have that any change of a core may remove them. `python -m tests.simulation --seeds
+0-1999` shows that they happen."""
+SELDOM = {
+    "budget raised",
+    "invites by reference",
+    "joiner killed while its world is prepared",
+    "leader crashed at the switch",
+    "leader crashed when a repair was decided",
+    "leader crashed while a world is prepared",
+    "leaving trainer slow at the switch and wanted again",
+    "paused when a repair was decided",
+    "paused while a world is formed",
+    "paused while a world is parked",
+    "paused while a world is prepared",
+    "pool lowered beside an operation",
+    "script failed in a repair",
+    "slow ranks waited for",
+    "slow trainers kept",
+    "store killed while a world is prepared",
+    "worker killed at the switch",
+    "worker killed when a repair was decided",
+    "worker killed while a world is prepared",
+    "worker killed while it catches up",
+}
+"""Events of few seeds, which the hundred may miss after a change of a core. `make test-all` requires them."""
 
 
-def test_the_world_is_safe_under_faults_and_heals_when_they_stop(tell: Callable[[str], None]) -> None:
+@pytest.mark.parametrize(
+    ("seeds", "rare"),
+    [(QUICK, RARE | SELDOM), pytest.param(range(SEEDS), RARE, marks=pytest.mark.slow)],
+    ids=["a hundred", "all"],
+)
+def test_the_world_is_safe_under_faults_and_heals_when_they_stop(
+    seeds: Sequence[int], rare: set[str], tell: Callable[[str], None]
+) -> None:
     faults: Counter[str] = Counter()
     seen: Counter[str] = Counter()
     settings: Counter[str] = Counter()
     broken = []
     terms = 0
-    for seed in range(SEEDS):
+    for seed in seeds:
         outcome = simulate(seed)
         faults += outcome.faults
         seen += outcome.seen
@@ -179,15 +213,16 @@ def test_the_world_is_safe_under_faults_and_heals_when_they_stop(tell: Callable[
         if outcome.broken is not None:
             broken.append(f"seed {seed}: {outcome.broken}")
     tell(
-        f"{SEEDS} seeds, {terms} terms of masters: " + "; ".join(f"{n} × {kind}" for kind, n in settings.most_common())
+        f"{len(seeds)} seeds, {terms} terms of masters: "
+        + "; ".join(f"{n} × {kind}" for kind, n in settings.most_common())
     )
     tell(f"faults made: {_in_words(faults)}")
     tell(f"came about: {_in_words(seen)}")
     assert not broken, "\n".join(broken)
     assert not faults.keys() - EVERY_FAULT - RARE
-    assert not EVERY_FAULT - RARE - faults.keys()
-    assert not CAME_ABOUT - RARE - seen.keys()
-    assert terms > 2 * SEEDS
+    assert not EVERY_FAULT - rare - faults.keys()
+    assert not CAME_ABOUT - rare - seen.keys()
+    assert terms > 2 * len(seeds)
 
 
 def _in_words(counts: Counter[str]) -> str:
@@ -210,7 +245,7 @@ def test_the_same_seed_tells_the_same_story(seed: int, setting: Setting) -> None
 
 
 def _accept_a_stale_generation(patch: pytest.MonkeyPatch) -> None:
-    """The worker-agent obeys whatever assignment it hears last."""
+    """The worker-agent obeys the assignment that arrives last."""
     honest = worker_learn.learn
 
     def gullible(state: WorkerState, event: WorkerEvent) -> WorkerState:
@@ -222,7 +257,7 @@ def _accept_a_stale_generation(patch: pytest.MonkeyPatch) -> None:
 
 
 def _revive_the_dead(patch: pytest.MonkeyPatch) -> None:
-    """A late word of a worker that is gone makes it a member again."""
+    """A late message of a worker that is gone makes it a member again."""
 
     def no_tombstone(job: Job, worker: WorkerId) -> bool:
         return False
@@ -232,12 +267,12 @@ def _revive_the_dead(patch: pytest.MonkeyPatch) -> None:
 
 
 def _forget_what_was_not_acknowledged(patch: pytest.MonkeyPatch) -> None:
-    """What was said once is taken for heard."""
+    """A message that was sent once counts as received."""
     patch.setattr(job_asks, "is_due", lambda last_s, now_s: last_s is None)
 
 
 def _go_on_after_losing_the_lease(patch: pytest.MonkeyPatch) -> None:
-    """A master acts as if it still led, and nobody minds old epochs."""
+    """A master acts as if it still led, and old epochs are accepted."""
     hear, post = WorkerActor.hear, ControllerActor.post
 
     def hear_anybody(worker: WorkerActor, message: Assignment | Halt | Invite | Release, epoch: Epoch) -> None:
@@ -249,17 +284,17 @@ def _go_on_after_losing_the_lease(patch: pytest.MonkeyPatch) -> None:
     def leads(process: MasterProcess) -> bool:
         return process.alive
 
-    def go_on(process: MasterProcess, why: str) -> None:
+    def continue_run(process: MasterProcess, why: str) -> None:
         process.later(0.05, lambda: process.post(WorkEnded(0.0)))
 
     patch.setattr(WorkerActor, "hear", hear_anybody)
     patch.setattr(ControllerActor, "post", obey_anybody)
     patch.setattr(MasterProcess, "leads", property(leads))
-    patch.setattr(MasterProcess, "step_down", go_on)
+    patch.setattr(MasterProcess, "step_down", continue_run)
 
 
 def _write_records_whoever_wrote_last(patch: pytest.MonkeyPatch) -> None:
-    """Nor does it compare before it sets, and only what becomes of the worlds can show it."""
+    """A master writes without compare-and-set, which only the worlds can reveal."""
     _go_on_after_losing_the_lease(patch)
     honest = System.write_record
 
@@ -271,18 +306,18 @@ def _write_records_whoever_wrote_last(patch: pytest.MonkeyPatch) -> None:
 
 
 def _believe_everything(patch: pytest.MonkeyPatch) -> None:
-    """Whatever somebody says in a worker's name is learned."""
+    """The master learns every message in a worker's name."""
     patch.setattr(job_learn, "why_doubted", lambda job, status: "")
     patch.setattr(job_learn_clusters, "why_doubted", lambda job, status: "")
 
 
 def _leave_each_cluster_its_share(patch: pytest.MonkeyPatch) -> None:
-    """Whether it brings any workers or not."""
+    """Each cluster gets its share even if it starts no workers."""
     patch.setattr(job_reconcile, "judge_shares", lambda job, now_s: job)
 
 
 def _apply_changes_to_any_report(patch: pytest.MonkeyPatch) -> None:
-    """A master takes changes for what they are, whatever report they belong to, and no digest shows it."""
+    """A master applies changes to any report, and no digest reveals it."""
     honest = cluster_reports.split
 
     def without_digest(report: ClusterHeartbeat, bytes_at_most: int) -> tuple[ClusterHeartbeat, ...]:
@@ -293,8 +328,8 @@ def _apply_changes_to_any_report(patch: pytest.MonkeyPatch) -> None:
 
 
 def _apply_deltas_to_any_world(patch: pytest.MonkeyPatch) -> None:
-    """A worker applies a delta to the world that it heard last, and minds no digest."""
-    honest = HeldWorlds.hear
+    """A worker applies a delta to the last world it received, without a check of the digest."""
+    honest = WorldCache.hear
 
     def careless(delta: AssignmentDelta, base: World) -> World:
         try:
@@ -303,13 +338,13 @@ def _apply_deltas_to_any_world(patch: pytest.MonkeyPatch) -> None:
             raise world_deltas.WrongBase(str(error)) from error
         return World(columns, b"", delta.world.digest)
 
-    def hear(held: HeldWorlds, message: Assignment | AssignmentDelta | StoredAssignment) -> Assignment | None:
+    def hear(held: WorldCache, message: Assignment | AssignmentDelta | StoredAssignment) -> Assignment | None:
         if isinstance(message, AssignmentDelta) and held.find(message.world) is None and held._worlds:
             message = structs.replace(message, base=next(reversed(held._worlds)))
         return honest(held, message)
 
     patch.setattr(worker_worlds, "apply", careless)
-    patch.setattr(HeldWorlds, "hear", hear)
+    patch.setattr(WorldCache, "hear", hear)
 
 
 @pytest.mark.parametrize(
@@ -320,10 +355,10 @@ def _apply_deltas_to_any_world(patch: pytest.MonkeyPatch) -> None:
         (_forget_what_was_not_acknowledged, 30),
         (_go_on_after_losing_the_lease, 1),
         (_write_records_whoever_wrote_last, 1),
-        (_believe_everything, 0),
+        (_believe_everything, 4),
         (_leave_each_cluster_its_share, 62),
         (_apply_changes_to_any_report, 0),
-        (_apply_deltas_to_any_world, 41),
+        (_apply_deltas_to_any_world, 58),
     ],
 )
 def test_a_planted_bug_is_caught(

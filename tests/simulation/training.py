@@ -1,4 +1,4 @@
-"""What the trainers really do, known to nobody in the simulated system: the truth that claims are checked against.
+"""What the trainers really do, unknown to the simulated system: the truth against which claims are checked.
 
 A stand-in for a script with checkpoints: its ranks meet at the store, take steps together, fail when a peer dies, and
 exit with 0 when the last step is done.
@@ -25,7 +25,7 @@ class Trainer:
     worker: WorkerId
     exited: Callable[[TrainerExit], None]
     saved: Callable[[], None] = lambda: None
-    """It has written a checkpoint."""
+    """Called when it has written a checkpoint."""
     alive: bool = True
     clean: bool = False
 
@@ -63,13 +63,13 @@ class Training:
             self.clockwork.after(0.2, lambda: self._meet(trainer.generation))
 
     def end(self, trainer: Trainer) -> None:
-        """By a signal: it says nothing any more, but its peers notice."""
+        """Ends a trainer by a signal: it sends nothing more, but its peers notice."""
         if trainer.alive:
             trainer.alive = False
             self._peers_notice(trainer)
 
     def fail(self, trainer: Trainer) -> None:
-        """By itself."""
+        """Ends a trainer by a failure of its own."""
         if trainer.alive:
             self.failures += 1
             self._exit(trainer, TrainerExit(trainer.rank, code=1, tail=("ValueError",)))

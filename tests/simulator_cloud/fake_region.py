@@ -1,4 +1,4 @@
-"""A region that only takes notes: the private API that the cloud calls, without any Kubernetes behind it."""
+"""A region that only records calls: the private API that the cloud calls, without Kubernetes."""
 
 import contextlib
 import uuid
@@ -52,7 +52,7 @@ class FakeRegion:
             self._runner = None
 
     async def restart_empty(self) -> None:
-        """As a container that was killed and started again."""
+        """Restarts the region without its state, like a container that was killed."""
         await self.stop()
         self.incarnation = uuid.uuid4().hex
         self.clusters.clear()

@@ -1,21 +1,20 @@
-"""A cloud that really serves, with regions that take notes, and the real clients that talk to it."""
+"""A cloud that serves, with regions that record calls, and real clients."""
 
-import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import aiohttp
 import grpc
-import pytest
 from google.cloud import container_v1
 from google.cloud.container_v1.services.cluster_manager.transports import ClusterManagerGrpcAsyncIOTransport
 
 from simulator.cloud import tokens
 from simulator.cloud.server import Serving, serve_cloud
 from simulator.cloud.settings import CloudSettings
+from tests.conftest import eventual_answer
 from tests.simulator_cloud.fake_region import FakeRegion, fake_region
 
 T = TypeVar("T")
@@ -44,7 +43,7 @@ class Running:
         return self.regions[REGION]
 
     async def call(self, method: str, token: str | None = None, **request: Any) -> Any:
-        """One of GKE's methods, with a token and without Google's own retries."""
+        """Calls a method of GKE with a token and without the client's retries."""
         metadata = (("authorization", f"Bearer {self.token if token is None else token}"),)
         return await getattr(self.gke, method)(request=request, metadata=metadata, retry=None, timeout=10.0)
 
@@ -55,7 +54,7 @@ class Running:
             found = await self.call("get_operation", name=name)
             return found if found.status.name == "DONE" else None
 
-        return await until(ended)
+        return await eventual_answer(ended)
 
     async def pool(self, name: str = POOL) -> Any:
         return await self.call("get_node_pool", name=name)
@@ -81,7 +80,7 @@ class Running:
             found = await self.nodes(phase, pool)
             return [*found, {}] if len(found) == count else None
 
-        return (await until(there))[:-1]
+        return (await eventual_answer(there))[:-1]
 
     async def with_cluster(self) -> "Running":
         operation = await self.call("create_cluster", parent=LOCATION, cluster=a_cluster())
@@ -113,7 +112,7 @@ def a_pool(size: int = 2, name: str = "gpus", **config: Any) -> dict[str, Any]:
 
 
 def quick(**changes: Any) -> dict[str, Any]:
-    """A cloud that takes no longer than it must."""
+    """Settings of a cloud with short delays."""
     return {
         "projects": PROJECT,
         "secret": SECRET,
@@ -148,15 +147,3 @@ async def running_cloud(**changes: Any) -> AsyncIterator[Running]:
         client = container_v1.ClusterManagerAsyncClient(transport=ClusterManagerGrpcAsyncIOTransport(channel=channel))
         token = tokens.issue(SECRET, time.time(), 600.0)
         yield Running(serving, regions, client, http, token)
-
-
-async def until(ask: Callable[[], Awaitable[T | None]], timeout_s: float = WAIT_S) -> T:
-    """What it returns as soon as that is something."""
-    deadline = asyncio.get_running_loop().time() + timeout_s
-    while True:
-        found = await ask()
-        if found:
-            return found
-        if asyncio.get_running_loop().time() > deadline:
-            pytest.fail(f"not within {timeout_s} s")
-        await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""A cloud on a stage: the core alone, a clock that is moved by hand, and regions that obey unless told not to."""
+"""The cloud's core with a manual clock and regions that carry out requests by default."""
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -80,7 +80,7 @@ def some_rules(
 
 
 def a_spec(size: int = 2, spot: bool = True, zone: str = ZONE, machine_type: str = "g2-standard-8") -> PoolSpec:
-    """Of private nodes with small disks, of which the default quotas allow a dozen."""
+    """Private nodes with small disks; the default quotas allow a dozen of them."""
     host = machine(machine_type)
     assert host is not None
     return PoolSpec(
@@ -102,7 +102,7 @@ def a_system_pool(size: int = 1) -> PoolWish:
 
 @dataclass
 class Host:
-    """A region as the cloud sees it: what it was told, in the order it was told."""
+    """A region as the cloud sees it: its requests in order."""
 
     clusters: dict[str, str] = field(default_factory=dict)
     nodes: dict[NodeName, str] = field(default_factory=dict)
@@ -161,7 +161,7 @@ class Stage:
         self.see(region)
 
     def pass_s(self, seconds: float) -> None:
-        """Ticks whenever the core wanted to be woken."""
+        """Passes time, with a tick whenever the core wants to wake."""
         until_s = self.now_s + seconds
         while self.wake_at_s is not None and self.wake_at_s <= until_s:
             self.now_s = max(self.now_s, self.wake_at_s)
@@ -188,20 +188,20 @@ class Stage:
         else:
             self.unanswered.append(effect)
 
-    def _answer(self, told: TellRegion) -> Event:
-        request = told.request
+    def _answer(self, reported: TellRegion) -> Event:
+        request = reported.request
         host = self.hosts[request.region]
         if not host.obeys:
-            return RegionFailed(self.now_s, told.number, request, "no answer")
+            return RegionFailed(self.now_s, reported.number, request, "no answer")
         host.heard.append(request)
         match request:
             case HostCluster():
-                host.clusters[request.called] = request.uid
+                host.clusters[request.name_in_region] = request.uid
             case DropCluster():
-                host.clusters.pop(request.called, None)
+                host.clusters.pop(request.name_in_region, None)
                 host.nodes.clear()
             case PlaceNode():
-                assert request.called in host.clusters, "a node in a cluster that is not there"
+                assert request.name_in_region in host.clusters, "a node in a cluster that is not there"
                 assert request.node not in host.nodes, "a second life before the end of the first"
                 host.nodes[request.node] = request.instance
             case WarnNode():
@@ -210,8 +210,8 @@ class Stage:
                 assert request.node in host.nodes, "an order to a node that is not there"
             case RemoveNode():
                 host.nodes.pop(request.node, None)
-        endpoint = f"http://host/k8s/{request.called}" if isinstance(request, HostCluster) else ""
-        return RegionObeyed(self.now_s, told.number, request, endpoint, drained=not host.holds_pods)
+        endpoint = f"http://host/k8s/{request.name_in_region}" if isinstance(request, HostCluster) else ""
+        return RegionObeyed(self.now_s, reported.number, request, endpoint, drained=not host.holds_pods)
 
     # what there is
 

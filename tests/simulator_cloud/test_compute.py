@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.simulator_cloud.running import CLUSTER, PROJECT, REGION, ZONE, Running, a_pool, running_cloud, until
+from simulator.cloud.model import refusals
+from tests.conftest import eventual_answer
+from tests.simulator_cloud.running import CLUSTER, PROJECT, REGION, ZONE, Running, a_pool, running_cloud
 
 BASE = f"/compute/v1/projects/{PROJECT}"
 
@@ -21,7 +23,7 @@ async def until_done(cloud: Running, operation: dict[str, Any]) -> dict[str, Any
         found: dict[str, Any] = await cloud.get(path, token=cloud.token)
         return found if found["status"] == "DONE" else None
 
-    return await until(ended)
+    return await eventual_answer(ended)
 
 
 async def test_exactly_the_named_nodes_are_deleted_and_the_target_shrinks_with_them() -> None:
@@ -67,22 +69,22 @@ async def test_what_is_not_there_is_not_found() -> None:
                 assert response.status == 404
                 error = (await response.json())["error"]
                 assert error["errors"][0]["reason"] == "notFound"
-                assert "was not found" in error["message"]
+                assert error["message"] == refusals.no_resource(path.removeprefix("/compute/v1/")).message
 
 
 async def test_quotas_are_told_with_what_is_used_of_them() -> None:
     async with running_cloud(quotas=f"{REGION}:PREEMPTIBLE_NVIDIA_L4_GPUS=7") as cloud:
         await (await cloud.with_cluster()).with_pool(2)
-        told = await cloud.get(f"{BASE}/regions/{REGION}", token=cloud.token)
-        quotas = {each["metric"]: (each["limit"], each["usage"]) for each in told["quotas"]}
+        reported = await cloud.get(f"{BASE}/regions/{REGION}", token=cloud.token)
+        quotas = {each["metric"]: (each["limit"], each["usage"]) for each in reported["quotas"]}
         assert quotas["PREEMPTIBLE_NVIDIA_L4_GPUS"] == (7.0, 2.0)
         assert quotas["NVIDIA_L4_GPUS"] == (64.0, 0.0)
         assert quotas["CPUS"] == (96.0, 18.0)
         assert quotas["PREEMPTIBLE_CPUS"] == (0.0, 0.0)
         assert quotas["SSD_TOTAL_GB"] == (500.0, 200.0)
         assert quotas["IN_USE_ADDRESSES"] == (8.0, 3.0)
-        told = await cloud.get(BASE, token=cloud.token)
-        quotas = {each["metric"]: (each["limit"], each["usage"]) for each in told["quotas"]}
+        reported = await cloud.get(BASE, token=cloud.token)
+        quotas = {each["metric"]: (each["limit"], each["usage"]) for each in reported["quotas"]}
         assert quotas == {"CPUS_ALL_REGIONS": (200.0, 18.0), "GPUS_ALL_REGIONS": (64.0, 2.0)}
 
 
@@ -126,9 +128,11 @@ async def test_the_errors_of_a_group_are_listed_while_gke_still_waits() -> None:
         await cloud.until_nodes(1)
         answer = await cloud.get(f"{await group_path(cloud)}/listErrors", token=cloud.token)
         waiting = {node["name"] for node in await cloud.nodes("waiting")}
-        assert {error["instanceActionDetails"]["instance"].rpartition("/")[2] for error in answer["items"]} == waiting
+        named = {error["instanceActionDetails"]["instance"].rpartition("/")[2]: error for error in answer["items"]}
+        assert named.keys() == waiting
         assert {error["error"]["code"] for error in answer["items"]} == {"ZONE_RESOURCE_POOL_EXHAUSTED"}
-        assert all("does not have enough resources" in error["error"]["message"] for error in answer["items"])
+        for name, error in named.items():
+            assert error["error"]["message"] == refusals.stocked_out(PROJECT, ZONE, name)
         assert all(error["timestamp"] >= operation.start_time for error in answer["items"])
         managed = await cloud.post(f"{await group_path(cloud)}/listManagedInstances", {}, token=cloud.token)
         actions = [each["currentAction"] for each in managed["managedInstances"]]

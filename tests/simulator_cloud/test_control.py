@@ -1,4 +1,4 @@
-"""The control endpoint, and what becomes of its orders at the region."""
+"""The control endpoint, and the effects of its orders on the region."""
 
 import time
 from pathlib import Path
@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from google.api_core import exceptions
 
-from tests.simulator_cloud.running import CLUSTER, OTHER, POOL, REGION, ZONE, Running, a_pool, running_cloud, until
+from tests.conftest import eventual_answer
+from tests.simulator_cloud.running import CLUSTER, OTHER, POOL, REGION, ZONE, Running, a_pool, running_cloud
 
 L4 = {"zone": ZONE, "accelerator": "nvidia-l4"}
 
@@ -28,7 +29,7 @@ async def test_a_node_is_preempted_with_notice_and_comes_back_under_its_name() -
                 None,
             )
 
-        again = await until(back)
+        again = await eventual_answer(back)
         ((name, notice_s),) = cloud.region.preempted
         assert name == victim["name"]
         assert 0 < notice_s <= 0.2
@@ -42,10 +43,10 @@ async def test_a_node_is_lost_without_a_word() -> None:
         await cloud.post("/control/preempt", {"node": victim, "notice_s": 0})
         await cloud.until_nodes(1, "waiting")
 
-        async def told() -> bool:
+        async def reported() -> bool:
             return (victim, 0.0) in cloud.region.preempted and victim not in cloud.region.nodes
 
-        assert await until(told)
+        assert await eventual_answer(reported)
 
 
 async def test_a_zone_is_stocked_out_as_a_whole_or_for_one_accelerator() -> None:
@@ -79,7 +80,7 @@ async def test_a_price_that_is_raised_is_billed() -> None:
             bill: dict[str, Any] = await cloud.get("/bill?label=tradewind-job=mnist")
             return bill if bill["micro_usd"] >= 1000 else None
 
-        bill = await until(billed)
+        bill = await eventual_answer(billed)
         (line,) = bill["lines"]
         assert line["micro_usd_per_hour"] == 36_000_000
         assert line["nodes"] == 1
@@ -133,7 +134,7 @@ async def test_a_quota_is_set_and_lifted() -> None:
         await cloud.with_cluster()
         for where in ({"region": REGION, "metric": "nvidia-l4"}, {"metric": "GPUS_ALL_REGIONS"}):
             await cloud.post("/control/quota", {**where, "limit": 1})
-            with pytest.raises(exceptions.PermissionDenied, match=r"quota of '1\.0' with '1\.0' available"):
+            with pytest.raises(exceptions.PermissionDenied, match=r"'2\.0'.*'1\.0'.*'1\.0'.*'1\.0'"):
                 await cloud.call("create_node_pool", parent=CLUSTER, node_pool=a_pool(2))
             await cloud.post("/control/quota", {**where, "limit": None})
         await cloud.with_pool(2)
@@ -192,11 +193,10 @@ async def test_a_method_or_region_that_there_is_not_is_answered_with_those_that_
         refuse = {"method": "SetNodePoolSiz", "code": "UNAVAILABLE", "message": "away"}
         for api, known in (("gke", "SetNodePoolSize"), ("compute", "regions.get")):
             answer = await cloud.post("/control/refuse", {**refuse, "api": api}, status=404)
-            assert answer["error"].startswith(f"There is no method 'SetNodePoolSiz' in {api}; known are ")
-            assert known in answer["error"]
+            assert all(value in answer["error"] for value in ("'SetNodePoolSiz'", f" {api};", known))
         quota = {"region": "moon", "metric": "CPUS", "limit": 1}
         answer = await cloud.post("/control/quota", quota, status=404)
-        assert answer["error"].startswith(f"There is no region 'moon'; known are {REGION}")
+        assert "'moon'" in answer["error"] and REGION in answer["error"]
 
 
 async def test_health_is_told_and_a_question_that_is_none_is_refused() -> None:
@@ -220,7 +220,7 @@ async def test_a_region_that_goes_away_and_comes_back_as_it_was_has_lost_nothing
             regions = (await cloud.get("/inventory"))["regions"]
             return {"name": REGION, "reachable": False} in regions
 
-        assert await until(away)
+        assert await eventual_answer(away)
         await cloud.call("set_node_pool_size", name=POOL, node_count=3)
         await cloud.region.start()
         await cloud.until_nodes(3)
@@ -236,7 +236,7 @@ async def test_a_region_that_was_killed_gets_its_clusters_and_new_machines_when_
             ids = {node["instance_id"] for node in await cloud.nodes()}
             return len(ids) == 2 and not ids & before
 
-        assert await until(back)
+        assert await eventual_answer(back)
         assert set(cloud.region.clusters) == {"tw"}
         assert (await cloud.call("get_cluster", name=CLUSTER)).status.name == "RUNNING"
 

@@ -1,4 +1,4 @@
-"""The page about the simulator has everything that can be set and asked."""
+"""The page about the simulator lists all settings and requests."""
 
 import re
 from pathlib import Path

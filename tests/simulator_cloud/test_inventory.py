@@ -1,8 +1,9 @@
 """The bill and the inventory as they are shown."""
 
 from simulator.cloud.inventory import bill_of, inventory, market
+from simulator.cloud.model import refusals
 from simulator.cloud.model.requests import SetCapacity
-from tests.simulator_cloud.stage import L4, Stage
+from tests.simulator_cloud.stage import L4, PROJECT, ZONE, Stage
 
 
 def test_the_bill_is_node_seconds_at_the_price_of_the_moment() -> None:
@@ -58,11 +59,11 @@ def test_the_inventory_says_why_a_node_waits() -> None:
     stage.pass_s(60.0)
     (node,) = inventory(stage.cloud, "job")["nodes"]
     assert node["phase"] == "waiting"
-    assert "does not have enough resources" in node["refused"]
+    assert node["refused"] == refusals.stocked_out(PROJECT, ZONE, node["name"])
 
 
 def test_the_market_shows_what_is_held_of_what_there_is() -> None:
     stage = Stage().with_cluster().with_pool(3)
     stage.market(capacity=5, usd=0.5)
-    (told,) = [each for each in market(stage.cloud) if each["accelerator"] == "nvidia-l4"]
-    assert (told["capacity"], told["held"], told["spot_micro_usd_per_hour"]) == (5, 3, 500_000)
+    (reported,) = [each for each in market(stage.cloud) if each["accelerator"] == "nvidia-l4"]
+    assert (reported["capacity"], reported["held"], reported["spot_micro_usd_per_hour"]) == (5, 3, 500_000)

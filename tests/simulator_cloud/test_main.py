@@ -19,7 +19,8 @@ from runtime.process import Stop
 from simulator.cloud import tokens
 from simulator.cloud.server import Serving
 from simulator.main import main, read_simulator_settings
-from tests.simulator_cloud.running import CLUSTER, LOCATION, POOL, PROJECT, REGION, SECRET, Running, quick, until
+from tests.conftest import eventual_answer
+from tests.simulator_cloud.running import CLUSTER, LOCATION, POOL, PROJECT, REGION, SECRET, Running, quick
 
 
 def free_ports(count: int) -> list[int]:
@@ -45,13 +46,13 @@ async def clients(grpc_port: int, http_port: int) -> AsyncIterator[Running]:
             except aiohttp.ClientError:
                 return False
 
-        await until(is_up, 60.0)
+        await eventual_answer(is_up, timeout_s=60.0)
         yield cloud
     await channel.close()
 
 
 async def kubernetes_nodes(cloud: Running) -> dict[str, Any]:
-    """By name, as the cluster's own API lists them."""
+    """Nodes by name, as the cluster's API lists them."""
     endpoint = (await cloud.call("get_cluster", name=CLUSTER)).endpoint
     headers = {"Authorization": f"Bearer {cloud.token}"}
     async with cloud.http.get(f"{endpoint}/api/v1/nodes", headers=headers) as response:
@@ -79,7 +80,7 @@ async def test_everything_in_one_process_makes_nodes_that_kubernetes_knows() -> 
                 found = (await kubernetes_nodes(cloud)).get(nodes[0])
                 return found is not None and found["metadata"]["uid"] != victim["metadata"]["uid"]
 
-            assert await until(reborn)
+            assert await eventual_answer(reborn)
             await cloud.done(await cloud.call("delete_node_pool", name=POOL))
             assert not set(nodes) & set(await kubernetes_nodes(cloud))
             await cloud.done(await cloud.call("delete_cluster", name=CLUSTER))
@@ -112,7 +113,7 @@ async def test_the_loss_of_a_regions_process_is_the_loss_of_the_region() -> None
                 (known,) = (await cloud.get("/inventory"))["regions"]
                 return not known["reachable"]
 
-            assert await until(lost)
+            assert await eventual_answer(lost)
             assert (await cloud.call("list_clusters", parent=LOCATION)).clusters[0].name == "tw"
             region = await start_part("region", REGION, **here)
 
@@ -120,7 +121,7 @@ async def test_the_loss_of_a_regions_process_is_the_loss_of_the_region() -> None
                 found = await cloud.nodes()
                 return found[0] if found and found[0]["instance_id"] != before["instance_id"] else None
 
-            after = await until(back, 60.0)
+            after = await eventual_answer(back, timeout_s=60.0)
             assert after["name"] == before["name"]
             assert before["name"] in await kubernetes_nodes(cloud)
             quotas = await cloud.get(f"/compute/v1/projects/{PROJECT}/regions/{REGION}", token=cloud.token)

@@ -1,5 +1,5 @@
-"""Whatever happens in whatever order: nothing is held beyond capacity or quota, the bill adds up, and when the trouble
-is over the pools have what they should, under the names they had."""
+"""Random events: usage never exceeds capacity or quota, the bill adds up, and after the faults the pools have their
+nodes under the old names."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,7 @@ Step = Callable[[Stage], object]
 
 
 class MeteredStage(Stage):
-    """Keeps a bill of its own: for each instance, milliseconds at the price that held."""
+    """A stage with its own bill: for each instance, milliseconds at the price of the time."""
 
     spent = 0
     last_ms = 0

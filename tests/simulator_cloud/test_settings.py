@@ -1,4 +1,4 @@
-"""Settings of the simulator: from flags and the environment, and a sentence for each that cannot be used."""
+"""Settings of the simulator from flags and the environment, and messages for invalid ones."""
 
 from pathlib import Path
 from typing import Any

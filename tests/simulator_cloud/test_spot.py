@@ -1,4 +1,4 @@
-"""Stories of the spot market: nodes are taken, with and without a word, and come back under the same name."""
+"""The spot market: nodes are preempted with and without notice, and come back under the same name."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ def test_a_preempted_node_is_warned_ends_and_comes_back_under_the_same_name() ->
     assert victim.instance is not None
     stage.preempt(victim)
     assert warnings(stage) == [(victim.name, 30.0)]
-    assert stage.phases() == {NodePhase.DOOMED: 1, NodePhase.RUNNING: 1}
+    assert stage.phases() == {NodePhase.NOTICED: 1, NodePhase.RUNNING: 1}
     stage.pass_s(30.0)
     assert stage.phases() == {NodePhase.WAITING: 1, NodePhase.RUNNING: 1}
     stage.pass_s(5.0 + 40.0)
@@ -57,7 +57,7 @@ def test_kubernetes_forgets_a_node_that_does_not_come_back() -> None:
 def test_when_a_zone_runs_short_as_many_nodes_are_taken_as_are_too_many() -> None:
     stage = Stage().with_cluster().with_pool(6)
     stage.market(capacity=4)
-    assert stage.phases() == {NodePhase.DOOMED: 2, NodePhase.RUNNING: 4}
+    assert stage.phases() == {NodePhase.NOTICED: 2, NodePhase.RUNNING: 4}
     stage.market(capacity=4)
     assert len(warnings(stage)) == 2, "the doomed are not taken twice"
     stage.pass_s(120.0)

@@ -1,4 +1,4 @@
-"""What GKE does to nodes by itself: upgrades with and without a surge, exclusions, repairs."""
+"""GKE's own changes to nodes: upgrades with and without a surge, exclusions, repairs."""
 
 from dataclasses import replace
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import aiohttp
@@ -14,6 +14,7 @@ from kubernetes_asyncio.watch import Watch
 from simulator.cloud import tokens
 from simulator.region.region import Region
 from simulator.region.settings import ClusterRequest, NodeRequest, RegionSettings, Taint
+from tests.conftest import eventual_answer
 
 SECRET = "of the tests"
 CLUSTER = "tests"
@@ -46,14 +47,14 @@ class Bench:
         await self.region.clusters.put_node(CLUSTER, name, a_node(**changed))
 
     async def pod(self, name: str, *command: str, **spec: Any) -> Any:
-        """Created, of one container that runs this command."""
+        """Creates a pod with one container that runs this command."""
         return await self.core.create_namespaced_pod("default", a_pod(name, *command, **spec))
 
     async def until_pod(self, name: str, condition: Callable[[Any], object], namespace: str = "default") -> Any:
         async def read() -> Any:
             return await self.core.read_namespaced_pod(name, namespace)
 
-        return await until(read, condition, f"pod {name}")
+        return await eventual_answer(read, condition, f"pod {name}")
 
     async def until_phase(self, name: str, phase: str) -> Any:
         return await self.until_pod(name, lambda pod: pod.status.phase == phase)
@@ -62,7 +63,7 @@ class Bench:
         async def names() -> list[str]:
             return [pod.metadata.name for pod in (await self.core.list_namespaced_pod("default")).items]
 
-        await until(names, lambda found: name not in found, f"the end of pod {name}")
+        await eventual_answer(names, lambda found: name not in found, f"the end of pod {name}")
 
     async def until_log(self, name: str, text: str, **options: Any) -> str:
         async def read() -> str:
@@ -72,11 +73,11 @@ class Bench:
                 assert problem.status == 400, problem
                 return ""
 
-        return str(await until(read, lambda log: text in log, f"{text!r} in the log of {name}"))
+        return await eventual_answer(read, lambda log: text in log, f"{text!r} in the log of {name}")
 
     @contextlib.asynccontextmanager
     async def watching(self, function: Any, **options: Any) -> AsyncIterator["Watching"]:
-        """Everything the watch tells is gathered while the body runs."""
+        """Collects all events of a watch while the body runs."""
         seen = Watching()
         task = asyncio.create_task(seen.gather(function, options), name="watch of a test")
         try:
@@ -104,7 +105,7 @@ class Watching:
             self.ended.set()
 
     async def until(self, *wanted: tuple[str, str]) -> None:
-        await until(self._now, lambda events: all(each in events for each in wanted), f"the events {wanted}")
+        await eventual_answer(self._now, lambda events: all(each in events for each in wanted), f"the events {wanted}")
 
     async def until_ended(self) -> None:
         async with asyncio.timeout(20.0):
@@ -112,18 +113,6 @@ class Watching:
 
     async def _now(self) -> list[tuple[str, str]]:
         return self.events
-
-
-async def until(read: Callable[[], Awaitable[Any]], condition: Callable[[Any], object], what: str) -> Any:
-    """What was read when the condition first held; fails the test when it never does."""
-    deadline = asyncio.get_running_loop().time() + 20.0
-    while True:
-        value = await read()
-        if condition(value):
-            return value
-        if asyncio.get_running_loop().time() > deadline:
-            pytest.fail(f"not within 20 s: {what}; last seen: {value}")
-        await asyncio.sleep(0.02)
 
 
 def a_pod(name: str, *command: str, **spec: Any) -> dict[str, Any]:
@@ -172,7 +161,7 @@ async def bench() -> AsyncIterator[Bench]:
 
 @contextlib.contextmanager
 def refused(status: int, text: str = "") -> Iterator[None]:
-    """The API refuses what happens inside, with this code and these words."""
+    """Expects the API to refuse the body with this code and text."""
     with pytest.raises(kubernetes.ApiException) as caught:
         yield
     assert caught.value.status == status

@@ -3,7 +3,8 @@
 from typing import Any
 
 from simulator.region.settings import Taint
-from tests.simulator_region.conftest import Bench, a_bench, a_pod, until
+from tests.conftest import eventual_answer
+from tests.simulator_region.conftest import Bench, a_bench, a_pod
 
 
 def a_template(app: str, **spec: Any) -> dict[str, Any]:
@@ -37,19 +38,21 @@ async def test_a_deployment_keeps_its_pods_and_says_so(bench: Bench) -> None:
     await bench.node("node-1")
     await bench.node("node-2")
     await bench.apps.create_namespaced_deployment("default", a_deployment("web", 3))
-    pods = await until(lambda: pods_of(bench, "web"), lambda found: len(running(found)) == 3, "three pods run")
+    pods = await eventual_answer(
+        lambda: pods_of(bench, "web"), lambda found: len(running(found)) == 3, "three pods run"
+    )
     assert {pod.spec.node_name for pod in pods} == {"node-1", "node-2"}
     assert all(pod.metadata.owner_references[0].kind == "ReplicaSet" for pod in pods)
 
     async def status() -> Any:
         return (await bench.apps.read_namespaced_deployment("web", "default")).status
 
-    told = await until(status, lambda found: found.available_replicas == 3, "its status")
-    assert {each.type: each.status for each in told.conditions} == {"Available": "True", "Progressing": "True"}
+    reported = await eventual_answer(status, lambda found: found.available_replicas == 3, "its status")
+    assert {each.type: each.status for each in reported.conditions} == {"Available": "True", "Progressing": "True"}
 
     gone = pods[0].metadata.name
     await bench.core.delete_namespaced_pod(gone, "default")
-    replaced = await until(
+    replaced = await eventual_answer(
         lambda: pods_of(bench, "web"),
         lambda found: len(running(found)) == 3 and gone not in [pod.metadata.name for pod in found],
         "a pod in place of the one that was deleted",
@@ -57,16 +60,16 @@ async def test_a_deployment_keeps_its_pods_and_says_so(bench: Bench) -> None:
     assert len(replaced) == 3
 
     await bench.apps.patch_namespaced_deployment_scale("web", "default", {"spec": {"replicas": 1}})
-    await until(lambda: pods_of(bench, "web"), lambda found: len(found) == 1, "one pod is left")
+    await eventual_answer(lambda: pods_of(bench, "web"), lambda found: len(found) == 1, "one pod is left")
     await bench.apps.delete_namespaced_deployment("web", "default")
-    await until(lambda: pods_of(bench, "web"), lambda found: not found, "no pod is left")
+    await eventual_answer(lambda: pods_of(bench, "web"), lambda found: not found, "no pod is left")
     assert (await bench.apps.list_namespaced_replica_set("default")).items == []
 
 
 async def test_a_new_template_rolls_without_a_gap(bench: Bench) -> None:
     await bench.node("node-1")
     await bench.apps.create_namespaced_deployment("default", a_deployment("web", 2))
-    await until(lambda: pods_of(bench, "web"), lambda found: len(running(found)) == 2, "the first pods")
+    await eventual_answer(lambda: pods_of(bench, "web"), lambda found: len(running(found)) == 2, "the first pods")
     least = 2
 
     async def look() -> list[Any]:
@@ -77,7 +80,7 @@ async def test_a_new_template_rolls_without_a_gap(bench: Bench) -> None:
 
     patch = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "two"}]}}}}
     await bench.apps.patch_namespaced_deployment("web", "default", patch)
-    await until(
+    await eventual_answer(
         look,
         lambda found: len(found) == 2 and all(pod.spec.containers[0].image == "two" for pod in running(found)),
         "two new pods and no old one",
@@ -88,7 +91,7 @@ async def test_a_new_template_rolls_without_a_gap(bench: Bench) -> None:
 async def test_recreate_ends_the_old_before_it_starts_the_new(bench: Bench) -> None:
     await bench.node("node-1")
     await bench.apps.create_namespaced_deployment("default", a_deployment("one", 1, strategy={"type": "Recreate"}))
-    await until(lambda: pods_of(bench, "one"), lambda found: len(running(found)) == 1, "the first pod")
+    await eventual_answer(lambda: pods_of(bench, "one"), lambda found: len(running(found)) == 1, "the first pod")
     most = 0
 
     async def look() -> list[Any]:
@@ -99,7 +102,7 @@ async def test_recreate_ends_the_old_before_it_starts_the_new(bench: Bench) -> N
 
     patch = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "two"}]}}}}
     await bench.apps.patch_namespaced_deployment("one", "default", patch)
-    await until(look, lambda found: [pod.spec.containers[0].image for pod in found] == ["two"], "the new pod")
+    await eventual_answer(look, lambda found: [pod.spec.containers[0].image for pod in found] == ["two"], "the new pod")
     assert most == 1
 
 
@@ -115,14 +118,16 @@ async def test_a_daemon_set_is_on_every_node_that_takes_it(bench: Bench) -> None
     async def places() -> list[str]:
         return sorted(pod.spec.node_name or "" for pod in running(await pods_of(bench, "watcher")))
 
-    await until(places, lambda found: found == ["plain", "tainted"], "one pod on each of the two")
+    await eventual_answer(places, lambda found: found == ["plain", "tainted"], "one pod on each of the two")
     await bench.node("late", instance="i4", labels={"kind": "worker"})
-    await until(places, lambda found: found == ["late", "plain", "tainted"], "one on the node that came later")
+    await eventual_answer(
+        places, lambda found: found == ["late", "plain", "tainted"], "one on the node that came later"
+    )
     status = (await bench.apps.read_namespaced_daemon_set("watcher", "default")).status
     assert status.desired_number_scheduled == 3
 
     await bench.region.clusters.delete_node("tests", "plain", grace_s=0.0)
-    await until(places, lambda found: found == ["late", "tainted"], "the pod goes with its node")
+    await eventual_answer(places, lambda found: found == ["late", "tainted"], "the pod goes with its node")
 
     patch = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "two"}]}}}}
     await bench.apps.patch_namespaced_daemon_set("watcher", "default", patch)
@@ -130,7 +135,7 @@ async def test_a_daemon_set_is_on_every_node_that_takes_it(bench: Bench) -> None
     async def images() -> list[str]:
         return [pod.spec.containers[0].image for pod in running(await pods_of(bench, "watcher"))]
 
-    await until(images, lambda found: found == ["two", "two"], "both are renewed")
+    await eventual_answer(images, lambda found: found == ["two", "two"], "both are renewed")
 
 
 async def test_pods_wait_for_a_node_with_room_and_learn_why(bench: Bench) -> None:
@@ -175,7 +180,9 @@ async def test_anti_affinity_keeps_one_pod_to_a_node(bench: Bench) -> None:
     for index in range(3):
         body = a_pod(f"alone-{index}", labels={"app": "alone"}, affinity=affinity)
         await bench.core.create_namespaced_pod("default", body)
-    pods = await until(lambda: pods_of(bench, "alone"), lambda found: len(running(found)) == 2, "two of three")
+    pods = await eventual_answer(
+        lambda: pods_of(bench, "alone"), lambda found: len(running(found)) == 2, "two of three"
+    )
     assert {pod.spec.node_name for pod in running(pods)} == {"node-1", "node-2"}
 
 

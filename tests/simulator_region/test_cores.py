@@ -1,4 +1,4 @@
-"""The pure parts: the store's windows, the scheduler's choices, a container's life, what is executed for it."""
+"""The pure parts: windows of the store, choices of the scheduler, lifecycle and command of a container."""
 
 import sys
 import tempfile

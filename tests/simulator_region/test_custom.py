@@ -1,4 +1,4 @@
-"""Custom resources: defined, then served as if they had always been there."""
+"""Custom resources: defined, then served like built-in ones."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How nodes end: with a notice, without a word, by command; and what pods, processes and watchers see of it."""
+"""The end of nodes: with notice, without notice, by command; and what pods, processes and watches see."""
 
 import asyncio
 from pathlib import Path
@@ -10,7 +10,8 @@ import pytest
 from simulator.kubelet.processes import marked_processes
 from simulator.region.node import windows
 from simulator.region.settings import MaintenanceEvent, PreemptRequest, SilenceRequest
-from tests.simulator_region.conftest import CLUSTER, Bench, a_bench, a_node, until
+from tests.conftest import eventual_answer
+from tests.simulator_region.conftest import CLUSTER, Bench, a_bench, a_node
 
 FLAVOR = {"Metadata-Flavor": "Google"}
 LISTENS = """
@@ -69,7 +70,7 @@ def test_ordinary_pods_get_the_first_half_of_the_usual_notice(
 async def test_a_new_node_is_ready_and_complete(bench: Bench) -> None:
     request = a_node(labels={"pool": "spot"}, capacity={"cpu": "96", "nvidia.com/gpu": "8"}, zone="us-central1-b")
     view = await bench.region.clusters.put_node(CLUSTER, "node-1", request)
-    node = await until(
+    node = await eventual_answer(
         lambda: bench.core.read_node("node-1"), lambda found: not found.spec.taints, "the node controller's consent"
     )
     assert node.metadata.uid == view.uid
@@ -97,15 +98,15 @@ async def test_a_notice_is_seen_in_the_metadata_and_as_sigterm_and_then_the_node
     await bench.until_log("worker", "told")
     ended = await bench.until_phase("worker", "Failed")
     assert (ended.status.reason, ended.status.container_statuses[0].state.terminated.exit_code) == ("Terminated", 0)
-    await until(lambda: node_state(bench), lambda state: state == "lost", "the end of the notice")
-    await until(lambda: ready(bench), lambda status: status == "Unknown", "a node that is not heard of")
+    await eventual_answer(lambda: node_state(bench), lambda state: state == "lost", "the end of the notice")
+    await eventual_answer(lambda: ready(bench), lambda status: status == "Unknown", "a node that is not heard of")
     for pod in (quiet, stubborn):
         assert not await marked(pod.metadata.uid)
     taints = (await bench.core.read_node("node-1")).spec.taints
     assert ("node.kubernetes.io/unreachable", "NoExecute") in [(taint.key, taint.effect) for taint in taints]
 
 
-async def test_a_daemon_on_a_node_with_a_notice_lives_to_see_it_and_is_not_made_anew(bench: Bench) -> None:
+async def test_a_daemon_on_a_node_with_a_notice_lives_to_see_it_and_is_not_made_again(bench: Bench) -> None:
     await bench.node("node-1")
     labels = {"app": "notice"}
     container = {"name": "main", "image": "any", "command": ["python", "-c", LISTENS]}
@@ -117,7 +118,9 @@ async def test_a_daemon_on_a_node_with_a_notice_lives_to_see_it_and_is_not_made_
     async def daemons() -> list[Any]:
         return list((await bench.core.list_namespaced_pod("default", label_selector="app=notice")).items)
 
-    (daemon,) = await until(daemons, lambda found: [pod.status.phase for pod in found] == ["Running"], "the daemon")
+    (daemon,) = await eventual_answer(
+        daemons, lambda found: [pod.status.phase for pod in found] == ["Running"], "the daemon"
+    )
     await bench.until_log(daemon.metadata.name, "up")
     await bench.pod("worker", "python", "-c", STUBBORN)
     await bench.until_log("worker", "up")
@@ -139,9 +142,9 @@ async def test_critical_pods_outlive_ordinary_ones_in_the_notice(bench: Bench) -
     bench.region.clusters.preempt(CLUSTER, "node-1", PreemptRequest(notice_s=20.0))
     await bench.until_phase("ordinary", "Failed")
     await bench.until_phase("critical", "Failed")
-    told = (await bench.core.read_namespaced_pod("ordinary", "default")).status.container_statuses[0]
+    reported = (await bench.core.read_namespaced_pod("ordinary", "default")).status.container_statuses[0]
     later = (await bench.core.read_namespaced_pod("critical", "default")).status.container_statuses[0]
-    assert told.state.terminated.finished_at <= later.state.terminated.finished_at
+    assert reported.state.terminated.finished_at <= later.state.terminated.finished_at
     assert not await marked(critical.metadata.uid)
     rejected = await bench.pod("too-late", nodeName="node-1")
     assert rejected.spec.node_name == "node-1"
@@ -158,9 +161,9 @@ async def test_a_node_lost_without_a_word_says_nothing_to_anybody(bench: Bench) 
     async def alive() -> bool:
         return await marked(made.metadata.uid)
 
-    await until(alive, lambda found: not found, "the end of its processes")
+    await eventual_answer(alive, lambda found: not found, "the end of its processes")
     assert "told" not in await bench.core.read_namespaced_pod_log("worker", "default")
-    await until(lambda: ready(bench), lambda status: status == "Unknown", "the node to be missed")
+    await eventual_answer(lambda: ready(bench), lambda status: status == "Unknown", "the node to be missed")
     pod = await bench.core.read_namespaced_pod("worker", "default")
     assert pod.status.phase == "Running"
     assert {each.type: each.status for each in pod.status.conditions}["Ready"] == "False"
@@ -284,8 +287,8 @@ async def test_a_drained_node_is_cordoned_and_its_pods_leave_with_their_grace(be
     async def drained() -> bool:
         return bench.region.clusters.drain(CLUSTER, "node-1")
 
-    await until(drained, bool, "the end of the drain")
-    node = await until(
+    await eventual_answer(drained, bool, "the end of the drain")
+    node = await eventual_answer(
         lambda: bench.core.read_node("node-1"), lambda found: found.spec.taints, "the taint of the cordon"
     )
     assert node.spec.unschedulable
@@ -299,7 +302,7 @@ async def test_a_node_that_hangs_is_unknown_and_its_programs_stand_still_until_i
     await bench.until_phase("stubborn", "Running")
     clusters = bench.region.clusters
     await clusters.silence(CLUSTER, "node-1", SilenceRequest(silent=True))
-    await until(lambda: ready(bench), lambda status: status == "Unknown", "the node controller's verdict")
+    await eventual_answer(lambda: ready(bench), lambda status: status == "Unknown", "the node controller's verdict")
     assert {state_of(pid) for pid in await processes(pod.metadata.uid)} == {"T"}
     await clusters.silence(CLUSTER, "node-1", SilenceRequest(silent=False))
     assert await ready(bench) == "True"

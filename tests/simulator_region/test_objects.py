@@ -1,4 +1,4 @@
-"""Objects through kubernetes-asyncio's own client: made, read, changed, fought over, chosen, listed, deleted."""
+"""Objects through the client of kubernetes-asyncio: create, read, change, conflict, select, list, delete."""
 
 import base64
 from typing import Any
@@ -7,7 +7,8 @@ from kubernetes_asyncio import client as kubernetes
 from kubernetes_asyncio.dynamic import DynamicClient
 
 from simulator.region.settings import ClusterRequest
-from tests.simulator_region.conftest import Bench, a_bench, a_pod, refused, until
+from tests.conftest import eventual_answer
+from tests.simulator_region.conftest import Bench, a_bench, a_pod, refused
 
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
@@ -119,7 +120,8 @@ async def test_lists_choose_by_labels_and_fields(bench: Bench) -> None:
 
     assert await chosen(label_selector="tier=db") == ["b", "c"]
     assert await chosen(label_selector="tier!=db") == ["a", "d"]
-    assert await chosen(label_selector="tier in (web, db),!old") == ["a", "b"]
+    of_two_tiers = "tier in (web, db),!old"
+    assert await chosen(label_selector=of_two_tiers) == ["a", "b"]
     assert await chosen(label_selector="old") == ["c"]
     assert await chosen(field_selector="metadata.name=b") == ["b"]
     assert await chosen(field_selector="metadata.name!=b", label_selector="tier") == ["a", "c"]
@@ -208,7 +210,7 @@ async def test_applying_is_idempotent_and_drops_what_is_no_longer_applied(bench:
         )
 
     first = await apply(wanted("A", "B"))
-    await until(lambda: bench.apps.read_namespaced_deployment("applied", "default"), _observed, "its status")
+    await eventual_answer(lambda: bench.apps.read_namespaced_deployment("applied", "default"), _observed, "its status")
     generation = (await apply(wanted("A", "B"))).metadata.generation
     assert generation == first.metadata.generation == 1
 
@@ -263,7 +265,7 @@ async def test_what_an_object_owns_goes_with_it_unless_it_is_orphaned(bench: Ben
         await family(name)
         await bench.core.delete_namespaced_config_map(name, "default", propagation_policy=name.capitalize())
     expected = {"orphan-child", "kube-root-ca.crt"}
-    await until(names, lambda found: found == expected, "only the orphan is left")
+    await eventual_answer(names, lambda found: found == expected, "only the orphan is left")
 
 
 async def test_a_namespace_ends_with_everything_in_it(bench: Bench) -> None:
@@ -282,7 +284,7 @@ async def test_a_namespace_ends_with_everything_in_it(bench: Bench) -> None:
     async def names() -> list[str]:
         return [each.metadata.name for each in (await bench.core.list_namespace()).items]
 
-    await until(names, lambda found: "short" not in found, "the end of the namespace")
+    await eventual_answer(names, lambda found: "short" not in found, "the end of the namespace")
     assert not (await bench.core.list_config_map_for_all_namespaces(field_selector="metadata.namespace=short")).items
 
 

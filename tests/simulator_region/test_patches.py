@@ -1,5 +1,6 @@
 """Patches, selectors and quantities by themselves."""
 
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -173,7 +174,7 @@ def test_quantities_are_read(text: object, amount: Any) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "1.2.3", "1Q", "Gi"])
 def test_what_is_no_quantity_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no quantity"):
+    with pytest.raises(ValueError, match=re.escape(repr(text))):
         quantities.parse(text)
 
 

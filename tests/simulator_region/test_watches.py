@@ -1,11 +1,12 @@
-"""Watches as real clients hold them: from the beginning, from a version, too late, with bookmarks, by selectors."""
+"""Watches of real clients: from the beginning, from a version, too late, with bookmarks, with selectors."""
 
 from typing import Any
 
 import pytest
 from kubernetes_asyncio import client as kubernetes
 
-from tests.simulator_region.conftest import CLUSTER, Bench, a_bench, an_api, bearer, refused, until
+from tests.conftest import eventual_answer
+from tests.simulator_region.conftest import CLUSTER, Bench, a_bench, an_api, bearer, refused
 
 
 async def make(bench: Bench, name: str, **labels: str) -> Any:
@@ -26,13 +27,13 @@ async def test_a_watch_tells_what_is_there_and_then_what_happens(bench: Bench) -
         await change(bench, "after", new="label")
         await bench.core.delete_namespaced_config_map("after", "default")
         await seen.until(("DELETED", "after"))
-    told = [event for event in seen.events if event[1] == "after"]
-    assert told == [("ADDED", "after"), ("MODIFIED", "after"), ("DELETED", "after")]
+    reported = [event for event in seen.events if event[1] == "after"]
+    assert reported == [("ADDED", "after"), ("MODIFIED", "after"), ("DELETED", "after")]
     versions = [int(obj["metadata"]["resourceVersion"]) for obj in seen.raw if obj["metadata"]["name"] == "after"]
     assert versions == sorted(set(versions))
 
 
-async def test_a_watch_goes_on_where_a_list_ended(bench: Bench) -> None:
+async def test_a_watch_continues_where_a_list_ended(bench: Bench) -> None:
     await make(bench, "old")
     listed = await bench.core.list_namespaced_config_map("default")
     await make(bench, "new")
@@ -129,7 +130,7 @@ async def test_bookmarks_carry_a_quiet_watch_forward() -> None:
                 marks = [raw for (kind, _), raw in pairs if kind == "BOOKMARK"]
                 return any(int(raw["metadata"]["resourceVersion"]) >= reached for raw in marks)
 
-            await until(seen._now, bookmarked, "a bookmark past a change of another kind")
+            await eventual_answer(seen._now, bookmarked, "a bookmark past a change of another kind")
 
 
 async def test_initial_events_end_with_a_bookmark(bench: Bench) -> None:
@@ -159,7 +160,7 @@ async def test_a_version_from_the_future_is_refused_to_lists_and_shows_nothing_t
         assert (seen.events, seen.error) == ([], None)
 
 
-async def test_an_expired_token_is_refused_while_its_watch_goes_on(bench: Bench) -> None:
+async def test_an_expired_token_is_refused_while_its_watch_continues(bench: Bench) -> None:
     async with an_api(str(bench.api.configuration.host), bearer(lifetime_s=1.0)) as short:
         core = kubernetes.CoreV1Api(short)
 
@@ -173,6 +174,6 @@ async def test_an_expired_token_is_refused_while_its_watch_goes_on(bench: Bench)
         options = {"namespace": "default", "timeout_seconds": 20}
         async with bench.watching(core.list_namespaced_config_map, **options) as seen:
             await seen.until(("ADDED", "kube-root-ca.crt"))
-            await until(refused, lambda status: status == 401, "the token expires")
+            await eventual_answer(refused, lambda status: status == 401, "the token expires")
             await make(bench, "after-expiry")
             await seen.until(("ADDED", "after-expiry"))

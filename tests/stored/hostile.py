@@ -1,4 +1,4 @@
-"""Bytes that nobody honest writes: made from what is honest, and from nothing."""
+"""Hostile bytes: altered valid documents, and random ones."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 DEEP = 100_000
-"""Levels: far above every recursion limit."""
+"""Levels of nesting, far above every recursion limit."""
 
 INVALID_TEXT = b'"\xff\xfe"'
 DEEP_LIST = b"[" * DEEP + b"]" * DEEP
@@ -39,7 +39,7 @@ _MARK = "\u2603 here"
 
 @st.composite
 def hostile(draw: st.DrawFn, honest: bytes) -> bytes:
-    """An honest document with one value replaced, one byte changed, or the end cut off; or no document at all."""
+    """A valid document with one value replaced, one byte changed, or the end cut off; or no document at all."""
     match draw(st.sampled_from(("value", "unknown", "cut", "byte", "bytes"))):
         case "value":
             return _replaced(draw, honest)

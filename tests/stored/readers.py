@@ -1,4 +1,4 @@
-"""Every reader of stored or received data, each with an honest document."""
+"""Every reader of stored or received data, each with a valid document."""
 
 import asyncio
 import tempfile
@@ -12,11 +12,10 @@ import msgspec
 from agents.cluster.shell import KnownRecord
 from agents.cluster.state import Known, KnownGone, KnownPlace
 from agents.worker import leftovers, stored
-from agents.worker.worlds import HeldWorlds
+from agents.worker.worlds import WorldCache
 from controlplane.catalog import cache, memory_records
 from controlplane.catalog.memory import Memory, StockedOut, learn
 from controlplane.jobs import records
-from controlplane.jobs.cluster_counts import read_counts
 from controlplane.lease.renewer import read_record
 from controlplane.ledger.records import LedgerUnreadable, decode_ledger, encode_ledger
 from controlplane.ledger.state import Ledger
@@ -42,9 +41,9 @@ JOB, CLUSTER = JobName("job"), ClusterName("local")
 class Reader:
     honest: bytes
     read: Callable[[bytes], object]
-    """What it returns for hostile bytes is its fallback."""
+    """The fallback that it returns for hostile bytes."""
     refuses_with: type[Exception] | None = None
-    """The one error that it documents; None if it has a fallback."""
+    """The only error that it documents; None if it has a fallback."""
 
 
 class OneValue(Bucket):
@@ -109,10 +108,9 @@ READERS = {
     ),
     "world": Reader(
         encode_record(a_world()),
-        from_bucket(lambda bucket: records.read_world(bucket, JOB)),
+        from_bucket(lambda bucket: records.read_whole_record(bucket, JOB)),
         records.RecordUnreadable,
     ),
-    "wanted": Reader(b'{"job": 3}', lambda value: read_counts(CLUSTER, value)),
     "ledger": Reader(
         encode_ledger(lived(), Epoch(3)),
         lambda value: decode_ledger(JOB, value),
@@ -124,7 +122,7 @@ READERS = {
     "known": Reader(msgspec.json.encode(known()), from_bucket(lambda bucket: KnownRecord(bucket, CLUSTER, "i").load())),
     "kept world": Reader(
         encode_record(a_world()),
-        from_bucket(lambda bucket: stored.read_world(bucket, JOB, SystemClock(), HeldWorlds())),
+        from_bucket(lambda bucket: stored.read_world(bucket, JOB, SystemClock(), WorldCache())),
     ),
     "kept spec": Reader(records.encode_spec(a_spec(JOB)), from_bucket(lambda bucket: stored.read_launch(bucket, JOB))),
     "processes": Reader(

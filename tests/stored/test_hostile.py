@@ -1,4 +1,4 @@
-"""Whatever is stored or received: a reader returns its fallback or raises the one error that it documents."""
+"""Readers of stored or received data return their fallback or raise the one error that they document."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import messages
-from messages.decoding import Undecodable, Unreadable, decode, encode_readable
+from messages.decoding import NotStorable, Undecodable, decode, encode_readable
 from messages.records import Phase
 from tests.stored.hostile import WHOLE, hostile
 from tests.stored.readers import READERS, Reader
@@ -84,14 +84,14 @@ def test_a_value_is_encoded_only_if_it_can_be_read_back(number: int, share: floa
     value = Small(number, share, name)
     try:
         content = encode_readable(value, Small)
-    except Unreadable:
+    except NotStorable:
         return
     assert decode(content, Small) == value
 
 
 @pytest.mark.parametrize("value", [Small(1, float("nan")), Small(10**5000), Small(1, 0.0, "\ud800")])
 def test_a_value_that_cannot_be_read_back_is_refused(value: Small) -> None:
-    with pytest.raises(Unreadable, match="could not be read back"):
+    with pytest.raises(NotStorable):
         encode_readable(value, Small)
 
 

@@ -1,4 +1,4 @@
-"""A value that no master can read lies under the key of the lease, on a real server."""
+"""The key of the lease has an unreadable value, on a real server."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ VALUES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("value", VALUES)
-async def test_masters_go_on_and_one_of_them_leads_when_the_value_is_overdue(connect: Connect, value: bytes) -> None:
+async def test_masters_continue_and_one_of_them_leads_when_the_value_is_overdue(connect: Connect, value: bytes) -> None:
     buses = {name: await connect(name) for name in "ab"}
     bucket = await buses["a"].bucket(subjects.STATE_BUCKET)
     acting: list[str] = []

@@ -28,7 +28,7 @@ async def stores() -> AsyncIterator[RunningStores]:
         StoreServers(
             a_place(),
             lambda job: running.lost.append(job),
-            lambda job, told: running.ranks.append((job, told)),
+            lambda job, reported: running.ranks.append((job, reported)),
         )
     )
     task = asyncio.create_task(running.servers.run(), name="stores")

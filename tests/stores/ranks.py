@@ -1,6 +1,6 @@
-"""A rank as a torchrun script would be: meets its peers through `env://`, adds up, prints the sum.
+"""A rank like that of a torchrun script: meets its peers through `env://`, runs an all-reduce, prints the result.
 
-For each line on its stdin (rank, world size, port) once more, since importing torch takes longer than all the rest.
+Repeats that for each line on its stdin (rank, world size, port), because importing torch takes longer than the rest.
 """
 
 import os

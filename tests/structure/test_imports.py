@@ -1,4 +1,4 @@
-"""The graph of our imports, also of those under TYPE_CHECKING."""
+"""The graph of the project's imports, including those under TYPE_CHECKING."""
 
 import graphlib
 

@@ -1,4 +1,4 @@
-"""Work that is interrupted: first gently, then cancelled, and always with time to clean up."""
+"""Interrupted work: `gently` runs first, then the work is cancelled and cleans up."""
 
 import asyncio
 import signal

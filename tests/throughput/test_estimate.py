@@ -122,18 +122,20 @@ def test_gpus_that_make_no_replica_are_spare_and_cost_all_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "groups", "why"),
+    ("profile", "groups", "parts"),
     [
-        ({}, (a_group(accelerator="H100"),), "on H100 is not known"),
-        ({"replica_gpus": 8}, (a_group(machines=7),), "needs 8 GPUs and there are 7"),
-        ({"global_batch": 4}, (a_group(machines=5),), "5 replicas cannot share a global batch of 4"),
-        ({}, (), "needs 1 GPUs and there are 0"),
+        ({}, (a_group(accelerator="H100"),), [" H100 "]),
+        ({"replica_gpus": 8}, (a_group(machines=7),), ["8 GPUs", " 7"]),
+        ({"global_batch": 4}, (a_group(machines=5),), ["5 replicas", "batch of 4"]),
+        ({}, (), ["1 GPUs", " 0"]),
     ],
 )
-def test_what_cannot_be_is_told_with_the_number(profile: dict[str, Any], groups: tuple[Group, ...], why: str) -> None:
+def test_what_cannot_be_is_told_with_the_number(
+    profile: dict[str, Any], groups: tuple[Group, ...], parts: list[str]
+) -> None:
     found = estimate(a_profile(**profile), placement_of(groups), some_links())
     assert isinstance(found, Impossible)
-    assert why in found.why
+    assert [part for part in parts if part not in found.why] == []
 
 
 zones = st.sampled_from([US, US_B, WEST, EUROPE])

@@ -1,4 +1,4 @@
-"""From what trainers measure to what a step needs."""
+"""From the reports of trainers to the profile of a step."""
 
 import math
 
@@ -15,8 +15,8 @@ L4 = "L4"
 US = ClusterName("us")
 
 
-def told(steps: int = 10, *, sample_s: float = 0.01, waits: float = 0.2, rest: float = 0.1) -> StepsMeasured:
-    """Steps of one second with as many samples as fill what is left of it."""
+def reported(steps: int = 10, *, sample_s: float = 0.01, waits: float = 0.2, rest: float = 0.1) -> StepsMeasured:
+    """Steps of one second whose samples fill the time that is left."""
     computed_s = 1.0 - waits - rest
     return StepsMeasured(
         steps=steps,
@@ -48,7 +48,7 @@ def test_nothing_is_said_before_anybody_has_told_anything() -> None:
 
 def test_a_step_s_parts_become_a_profile() -> None:
     measuring = Measuring()
-    hear(measuring, "a", told(20, sample_s=0.01, waits=0.2, rest=0.1))
+    hear(measuring, "a", reported(20, sample_s=0.01, waits=0.2, rest=0.1))
     profile = the_profile(measuring)
     assert (profile.gradient_bytes, profile.global_batch) == (4096, 256)
     assert (profile.step_s, profile.waiting) == pytest.approx((1.0, 0.2))
@@ -58,43 +58,43 @@ def test_a_step_s_parts_become_a_profile() -> None:
 
 def test_too_few_steps_tell_bytes_and_nothing_of_time() -> None:
     measuring = Measuring()
-    hear(measuring, "a", told(ENOUGH_STEPS - 1))
+    hear(measuring, "a", reported(ENOUGH_STEPS - 1))
     assert the_profile(measuring) == MeasuredProfile(4096, 256)
     assert measuring.use(0.0) == ()
-    hear(measuring, "a", told(ENOUGH_STEPS))
+    hear(measuring, "a", reported(ENOUGH_STEPS))
     assert the_profile(measuring).compute.keys() == {L4}
 
 
 def test_one_slow_machine_among_others_changes_nothing() -> None:
     measuring = Measuring()
     for worker in ("a", "b", "c"):
-        hear(measuring, worker, told(sample_s=0.01))
-    hear(measuring, "slow", told(sample_s=0.5))
+        hear(measuring, worker, reported(sample_s=0.01))
+    hear(measuring, "slow", reported(sample_s=0.5))
     assert the_profile(measuring).compute[L4].seconds_per_sample == pytest.approx(0.01, rel=0.01)
     two = Measuring()
-    hear(two, "a", told(sample_s=0.01))
-    hear(two, "slow", told(sample_s=0.5))
+    hear(two, "a", reported(sample_s=0.01))
+    hear(two, "slow", reported(sample_s=0.5))
     assert the_profile(two).compute[L4].seconds_per_sample == pytest.approx(0.01, rel=0.01)
 
 
 def test_the_newest_report_of_a_worker_is_all_that_counts_of_it() -> None:
     measuring, later = Measuring(), Measuring()
     for second in range(5):
-        hear(measuring, "a", told(10 + second, sample_s=0.05), at_s=second)
+        hear(measuring, "a", reported(10 + second, sample_s=0.05), at_s=second)
     for each in (measuring, later):
-        hear(each, "a", told(16, sample_s=0.02), at_s=5.0)
+        hear(each, "a", reported(16, sample_s=0.02), at_s=5.0)
     assert the_profile(measuring, 5.0) == the_profile(later, 5.0), "who came late knows as much"
 
 
 def test_accelerators_are_told_apart_and_the_one_that_was_left_is_remembered() -> None:
     measuring = Measuring()
-    hear(measuring, "a", told(sample_s=0.04))
+    hear(measuring, "a", reported(sample_s=0.04))
     later_s = 10 * FRESH_S
-    hear(measuring, "b", told(sample_s=0.01), on="A100-40", at_s=later_s)
+    hear(measuring, "b", reported(sample_s=0.01), on="A100-40", at_s=later_s)
     compute = the_profile(measuring, later_s).compute
     assert list(compute) == [L4, "A100-40"]
     assert compute[L4].seconds_per_sample == pytest.approx(0.04, rel=0.01)
-    hear(measuring, "a", told(sample_s=0.04), at_s=later_s + 10 * FRESH_S)
+    hear(measuring, "a", reported(sample_s=0.04), at_s=later_s + 10 * FRESH_S)
     assert list(the_profile(measuring, later_s + 10 * FRESH_S).compute) == ["A100-40", L4], "the newest last"
 
 
@@ -102,7 +102,7 @@ def test_looking_at_a_profile_changes_nothing() -> None:
     seen, unseen = Measuring(), Measuring()
     for second, accelerator in enumerate(("", L4, "A100-40", L4)):
         for each in (seen, unseen):
-            hear(each, f"w{second}", told(sample_s=0.01 * (second + 1)), on=accelerator, at_s=second * FRESH_S)
+            hear(each, f"w{second}", reported(sample_s=0.01 * (second + 1)), on=accelerator, at_s=second * FRESH_S)
         for later_s in (0.0, 5 * FRESH_S):
             the_profile(seen, second * FRESH_S + later_s)
     assert the_profile(seen, 9 * FRESH_S) == the_profile(unseen, 9 * FRESH_S)
@@ -111,8 +111,8 @@ def test_looking_at_a_profile_changes_nothing() -> None:
 
 def test_an_accelerator_is_remembered_when_its_last_worker_is_gone() -> None:
     measuring = Measuring()
-    hear(measuring, "a", told(sample_s=0.04))
-    hear(measuring, "b", told(sample_s=0.01), on="A100-40", at_s=1.0)
+    hear(measuring, "a", reported(sample_s=0.04))
+    hear(measuring, "b", reported(sample_s=0.01), on="A100-40", at_s=1.0)
     measuring.forget_all_but({WorkerId("b")})
     compute = the_profile(measuring, 1.0).compute
     assert list(compute) == [L4, "A100-40"]
@@ -121,8 +121,8 @@ def test_an_accelerator_is_remembered_when_its_last_worker_is_gone() -> None:
 
 def test_who_is_not_heard_any_more_says_nothing_until_nobody_is() -> None:
     measuring = Measuring()
-    hear(measuring, "gone", told(sample_s=0.5), at_s=0.0)
-    hear(measuring, "a", told(sample_s=0.01), at_s=2 * FRESH_S)
+    hear(measuring, "gone", reported(sample_s=0.5), at_s=0.0)
+    hear(measuring, "a", reported(sample_s=0.01), at_s=2 * FRESH_S)
     assert [each.node for each in measuring.use(2 * FRESH_S)] == ["node-of-a"]
     assert the_profile(measuring, 2 * FRESH_S).step_s == pytest.approx(1.0)
     ended = the_profile(measuring, 100 * FRESH_S)
@@ -133,15 +133,15 @@ def test_who_is_not_heard_any_more_says_nothing_until_nobody_is() -> None:
 
 def test_use_is_what_the_ranks_of_a_node_computed_of_what_they_computed_and_waited() -> None:
     measuring = Measuring()
-    hear(measuring, "a", told(waits=0.0, rest=0.2), told(waits=0.8, rest=0.2), at_s=1.0)
-    hear(measuring, "b", told(waits=0.1, rest=0.0), at_s=1.0)
+    hear(measuring, "a", reported(waits=0.0, rest=0.2), reported(waits=0.8, rest=0.2), at_s=1.0)
+    hear(measuring, "b", reported(waits=0.1, rest=0.0), at_s=1.0)
     shares = {each.node: each.share for each in measuring.use(1.0)}
     assert shares == pytest.approx({"node-of-a": 0.5, "node-of-b": 0.9})
 
 
 def test_use_is_told_with_how_long_ago_it_was_heard_and_how_long_that_holds() -> None:
     measuring = Measuring()
-    hear(measuring, "a", told(waits=0.5, rest=0.0), at_s=1.0)
+    hear(measuring, "a", reported(waits=0.5, rest=0.0), at_s=1.0)
     assert measuring.use(31.0) == (NodeUse(US, "node-of-a", 0.5, silent_s=30.0, fresh_s=FRESH_S),)
     slow = StepsMeasured(steps=10, samples=1.0, seconds=100.0, computed_s=50.0, waited_s=50.0)
     hear(measuring, "a", slow, at_s=40.0)
@@ -151,7 +151,9 @@ def test_use_is_told_with_how_long_ago_it_was_heard_and_how_long_that_holds() ->
 def test_nodes_of_one_name_in_two_clusters_are_two_and_the_newest_worker_of_each_counts() -> None:
     measuring = Measuring()
     for worker, cluster, waits in (("old", "us", 0.1), ("far", "eu", 0.3), ("new", "us", 0.5)):
-        measuring.hear(WorkerId(worker), WorkerPlace(ClusterName(cluster), "node"), [told(waits=waits, rest=0.0)], 0.0)
+        measuring.hear(
+            WorkerId(worker), WorkerPlace(ClusterName(cluster), "node"), [reported(waits=waits, rest=0.0)], 0.0
+        )
     shares = {each.cluster: each.share for each in measuring.use(0.0)}
     assert shares == pytest.approx({"us": 0.5, "eu": 0.7})
 
@@ -159,16 +161,16 @@ def test_nodes_of_one_name_in_two_clusters_are_two_and_the_newest_worker_of_each
 def test_of_workers_that_are_gone_nothing_is_kept() -> None:
     measuring = Measuring()
     for worker in ("a", "gone"):
-        hear(measuring, worker, told())
+        hear(measuring, worker, reported())
     measuring.forget_all_but({WorkerId("a")})
     assert [each.node for each in measuring.use(0.0)] == ["node-of-a"]
 
 
 def test_several_ranks_of_a_worker_are_one_measurement() -> None:
     measuring = Measuring()
-    hear(measuring, "a", told(ENOUGH_STEPS // 2), told(ENOUGH_STEPS // 2))
+    hear(measuring, "a", reported(ENOUGH_STEPS // 2), reported(ENOUGH_STEPS // 2))
     assert the_profile(measuring).step_s == 0.0, "each of them has done few steps"
-    hear(measuring, "a", told(sample_s=0.01), told(sample_s=0.03), None)
+    hear(measuring, "a", reported(sample_s=0.01), reported(sample_s=0.03), None)
     profile = the_profile(measuring)
     assert profile.compute[L4].seconds_per_sample == pytest.approx(0.015), "1.4 s for 70 and 23.3 samples"
     assert profile.step_s == pytest.approx(1.0)
@@ -176,16 +178,16 @@ def test_several_ranks_of_a_worker_are_one_measurement() -> None:
 
 def test_where_a_worker_is_may_be_known_later() -> None:
     measuring = Measuring()
-    hear(measuring, "a", told(), on="")
+    hear(measuring, "a", reported(), on="")
     assert list(the_profile(measuring).compute) == [""]
-    hear(measuring, "a", told())
+    hear(measuring, "a", reported())
     assert list(the_profile(measuring).compute) == [L4]
 
 
 def test_what_is_kept_is_bounded() -> None:
     measuring = Measuring()
     for number in range(WORKERS_AT_MOST + 3):
-        hear(measuring, f"w{number}", told())
+        hear(measuring, f"w{number}", reported())
     assert len(measuring.use(0.0)) == WORKERS_AT_MOST
 
 

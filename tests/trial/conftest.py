@@ -1,4 +1,4 @@
-"""A simulated Google with a cluster of the fleet, a master, and the trial between them."""
+"""A simulated Google with a cluster of the fleet, a master, and a trial."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass

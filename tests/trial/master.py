@@ -1,4 +1,4 @@
-"""A master for the trial: its machines are real ones of the simulator, and it can be told to do each thing wrong."""
+"""A master for the trial: its machines are real ones of the simulator, and tests can make it do each thing wrong."""
 
 import time
 from dataclasses import dataclass, field, replace
@@ -17,6 +17,7 @@ from tests.clouds.contract import a_pool
 from tests.clouds.simulated import ZONE
 from tests.reaper.ground import CLUSTER
 
+NOTICED, LOST = "worker w1 got a notice", "worker w1 is gone"
 JOB = "gke-trial"
 POOL = PoolRef(CLUSTER, "a-job-pool")
 
@@ -29,16 +30,16 @@ class TrialMaster(FakeMaster):
     has_notices: bool = True
     replaces: bool = True
     keeps_noticed: bool = False
-    """Whether a worker with a notice stays in the world."""
+    """True if a worker with a notice stays in the world."""
     grows: bool = True
-    """False: a world of one is all that ever trains."""
+    """False: only worlds of one worker train."""
     on_scale: str = "removes one"
-    """Or `ignores`, `removes all`, `refills`."""
+    """What a scale-down does: `removes one`, `ignores`, `removes all` or `refills`."""
     deletes_pools: bool = True
     ledger_factor: float = 1.0
-    doomed: set[str] = field(default_factory=set)
+    noticed: set[str] = field(default_factory=set)
     machines: dict[str, str] = field(default_factory=dict)
-    """Of each node, when it was first seen."""
+    """The id of the machine of each node when the node was first seen."""
     submitted_at: float = 0.0
 
     async def _submit(self, request: web.Request) -> web.Response:
@@ -56,7 +57,7 @@ class TrialMaster(FakeMaster):
         if view.phase == "running":
             await self._see()
             size = await self._machines()
-            size = size if self.grows and (self.replaces or not self.doomed) else min(size, 1)
+            size = size if self.grows and (self.replaces or not self.noticed) else min(size, 1)
             size = 2 if self.keeps_noticed else size
             members = tuple(
                 WorkerView(WorkerId(f"w{n}"), CLUSTER, "training", "alive", ranks=(Rank(n - 1),)) for n in (1, 2)
@@ -65,7 +66,7 @@ class TrialMaster(FakeMaster):
                 view,
                 step=(view.step or 0) + 1,
                 world_size=min(size, view.wanted),
-                workers=members if self.keeps_noticed or not self.doomed else members[1:],
+                workers=members if self.keeps_noticed or not self.noticed else members[1:],
             )
         return self._json(self.views[JOB])
 
@@ -98,18 +99,14 @@ class TrialMaster(FakeMaster):
         return await super()._cost(request)
 
     async def _see(self) -> None:
-        """A notice for each node that is about to end, or was re-created since the last look."""
+        """Add a notice for each node that will end soon or was re-created since the last look."""
         for node in await self._nodes():
             if node["instance_id"]:
                 self.machines.setdefault(node["name"], node["instance_id"])
             is_other = node["instance_id"] != self.machines.get(node["name"], "")
-            if (node["phase"] == "doomed" or is_other) and node["name"] not in self.doomed:
-                self.doomed.add(node["name"])
-                kind, text = (
-                    ("worker_noticed", "worker w1 has to go")
-                    if self.has_notices
-                    else ("worker_gone", "worker w1 is gone")
-                )
+            if (node["phase"] == "noticed" or is_other) and node["name"] not in self.noticed:
+                self.noticed.add(node["name"])
+                kind, text = ("worker_noticed", NOTICED) if self.has_notices else ("worker_gone", LOST)
                 self.events.append(
                     EventLine(at=time.time(), scope=JOB, kind=kind, text=text, why="preempted", fields={"worker": "w1"})
                 )

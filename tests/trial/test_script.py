@@ -16,7 +16,8 @@ from tests.cli.command import Outcome, finished, without_ours
 from tests.conftest import eventually
 from tests.gcloud.__main__ import VARIABLE
 from tests.trial.conftest import QUICK, Scene
-from tradewind.trial.checklist import CHECKS
+from tradewind.trial.checklist import CHECKS, CLEANED_UP
+from tradewind.trial.verdicts import failed, passed, summary_of
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "deploy" / "gke-trial.sh"
@@ -38,27 +39,28 @@ def test_shellcheck_has_nothing_to_say() -> None:
 def test_help_names_every_check_in_order() -> None:
     done = run("--help")
     assert done.code == 0
-    assert f"Checks, in order: {' '.join(CHECKS)}" in done.out
+    assert f": {' '.join(CHECKS)}\n" in done.out
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
-        ((), "--fleet is missing"),
-        (("--fleet",), "--fleet needs a value"),
-        (("--fleet", "x", "--only", "moon"), "there is no check moon"),
-        (("--fleet", "x", "--minutes", "soon"), "--minutes must be a whole number"),
-        (("--fleet", "x", "--minutes", "0"), "--minutes must be a whole number"),
-        (("--flet", "x"), "unknown option --flet"),
+        ((), ["--fleet"]),
+        (("--fleet",), ["--fleet"]),
+        (("--fleet", "x", "--only", "moon"), ["moon;", *CHECKS]),
+        (("--fleet", "x", "--minutes", "soon"), ["--minutes", "soon"]),
+        (("--fleet", "x", "--minutes", "0"), ["--minutes", "0"]),
+        (("--flet", "x"), ["--flet;"]),
     ],
 )
-def test_a_wrong_option_is_refused_before_anything_is_done(arguments: tuple[str, ...], told: str) -> None:
+def test_a_wrong_option_is_refused_before_anything_is_done(arguments: tuple[str, ...], reported: list[str]) -> None:
     done = run(*arguments)
-    assert (done.code, told in done.err) == (2, True)
+    assert done.code == 2
+    assert all(value in done.err.split() for value in reported), done.err
 
 
 async def trial(scene: Scene, folder: Path, *arguments: str) -> tuple[Outcome, str]:
-    """A run of the script; with its log."""
+    """Run the script, and return its outcome and its log."""
     done = await finished(await started(scene, folder, *arguments), 240.0)
     log = folder / "trial.log"
     return done, log.read_text() if log.exists() else ""
@@ -101,8 +103,8 @@ async def test_a_whole_run_prints_one_line_for_each_check_and_leaves_nothing(sce
     assert [(line[1], line[0]) for line in lines] == [
         (name, "SKIP" if name == "stockout" else "PASS") for name in CHECKS
     ]
-    assert f"The full log is {tmp_path / 'trial.log'}" in done.out
-    assert "$ gcloud compute instances simulate-maintenance-event" in log
+    assert str(tmp_path / "trial.log") in done.out
+    assert any({"gcloud", "simulate-maintenance-event"} <= set(line.split()) for line in log.splitlines())
     assert await scene.ground.pools() == set()
 
 
@@ -111,7 +113,7 @@ async def test_a_failing_check_fails_the_run_and_is_cleaned_up_after(scene: Scen
     scene.master.device = "cpu"
     done, _ = await trial(scene, tmp_path, "--only", "gpu", "--only", "services")
     assert done.code == 1
-    assert "1 passed, 1 failed, 0 skipped" in done.out
+    assert summary_of([passed(""), failed("")]) in done.out
     assert scene.master.views["gke-trial"].phase == "stopped"
     assert await scene.ground.pools() == set()
 
@@ -120,7 +122,7 @@ async def test_a_failing_check_fails_the_run_and_is_cleaned_up_after(scene: Scen
 async def test_a_run_that_could_cost_too_much_does_not_start(scene: Scene, tmp_path: Path) -> None:
     done, _ = await trial(scene, tmp_path, "--max-usd", "1", "--minutes", "120")
     assert done.code == 2
-    assert "This could cost more than the limit." in done.err
+    assert "--max-usd" in done.err and "--minutes" in done.err
     assert scene.master.submitted == []
 
 
@@ -128,7 +130,8 @@ async def test_a_run_that_could_cost_too_much_does_not_start(scene: Scene, tmp_p
 async def test_without_an_account_in_gcloud_no_check_begins(scene: Scene, tmp_path: Path) -> None:
     scene.change(account="")
     done, _ = await trial(scene, tmp_path)
-    assert (done.code, done.err) == (2, "No account is logged in to gcloud.\nNext: run `gcloud auth login`\n")
+    assert done.code == 2
+    assert "`gcloud auth login`" in done.err and len(done.err.splitlines()) == 2
     assert "PASS" not in done.out and "FAIL" not in done.out and "CLEANUP" not in done.out
 
 
@@ -137,7 +140,7 @@ async def test_without_a_master_no_check_begins_and_nothing_is_cleaned_up(scene:
     await scene.master.stop()
     done, _ = await trial(scene, tmp_path)
     assert done.code == 2
-    assert done.err.startswith("The master at http://127.0.0.1:") and "cannot be reached: nobody listens" in done.err
+    assert scene.master.url in done.err
     assert "FAIL" not in done.out and "CLEANUP" not in done.out
 
 
@@ -151,19 +154,20 @@ async def test_a_signal_ends_the_checks_at_once_and_cleans_up(
     await eventually(lambda: "gke-trial" in scene.master.views, timeout_s=60.0)
     process.send_signal(sent)
     done = await finished(process, 120.0)
-    assert (done.code, "The job is stopped" in done.out) == (code, True), done
+    assert (done.code, CLEANED_UP in done.out) == (code, True), done
     assert scene.master.views["gke-trial"].phase == "stopped"
     assert await scene.ground.pools() == set()
 
 
 @pytest.mark.slow
-async def test_time_that_is_over_is_said_and_cleaned_up_after(scene: Scene, tmp_path: Path) -> None:
-    """The limit is in minutes: in its place, a `timeout` for which the time of the checks is over at once."""
+async def test_time_that_is_over_is_reported_and_cleaned_up_after(scene: Scene, tmp_path: Path) -> None:
+    """The limit is in minutes, so the test replaces `timeout` by one that ends the checks at once."""
     path = tmp_path / "bin" / "timeout"
     path.parent.mkdir()
     path.write_text(f'#!/bin/sh\ncase "$*" in *" run "*) exit 124 ;; esac\nexec {shutil.which("timeout")} "$@"\n')
     path.chmod(0o755)
     done, log = await trial(scene, tmp_path)
     assert done.code == 4
-    assert "The time was over after 120 minutes" in done.out and "The time was over" in log
-    assert "The job is stopped" in done.out
+    [reported] = [line for line in done.out.splitlines() if "120 minutes" in line and "limit of" in line]
+    assert reported in log
+    assert CLEANED_UP in done.out

@@ -31,10 +31,10 @@ from messages.worlds import (
     EndStalled,
     Entry,
     Halt,
-    HotWorld,
     Hyperparameters,
     Invite,
     JobCommand,
+    LiveWorld,
     Locate,
     Member,
     Release,
@@ -72,7 +72,7 @@ def an_assignment(
     stop_grace_s: float = 5.0,
     hyperparameters: Hyperparameters | None = None,
     job: JobName = JOB,
-    hot: HotWorld | None = None,
+    live: LiveWorld | None = None,
 ) -> Assignment:
     chosen = members or (a_member(OWN, 0, 2),)
     return Assignment(
@@ -85,20 +85,20 @@ def an_assignment(
         stop_grace_s=stop_grace_s,
         why="a test",
         hyperparameters=hyperparameters or Hyperparameters(),
-        hot=hot,
+        live=live,
     )
 
 
-def a_plan(generation: int, *members: Member, leavers: tuple[WorkerId, ...] = ()) -> Assignment:
-    """Trainers go over to it by themselves."""
+def a_plan(generation: int, *members: Member, leaving_workers: tuple[WorkerId, ...] = ()) -> Assignment:
+    """A planned world, to which live trainers switch by themselves."""
     previous = tuple(range(sum(member.ranks for member in members)))
-    return an_assignment(generation, *members, hot=HotWorld(Entry.PLANNED, previous, leavers))
+    return an_assignment(generation, *members, live=LiveWorld(Entry.PLANNED, previous, leaving_workers))
 
 
 def a_repair(generation: int, *members: Member, resume: int = 7) -> Assignment:
-    """What is left of the world before goes on in it."""
+    """A world after a halt, in which the survivors continue."""
     previous = tuple(range(sum(member.ranks for member in members)))
-    return an_assignment(generation, *members, hot=HotWorld(Entry.REPAIR, previous, resume=resume))
+    return an_assignment(generation, *members, live=LiveWorld(Entry.REPAIR, previous, resume=resume))
 
 
 def an_invite(generation: int, *workers: WorkerId, members: tuple[Member, ...] = ()) -> Invite:
@@ -137,7 +137,7 @@ class Story:
         return self
 
     def after(self, seconds: float) -> "Story":
-        """Time passes, and the loop wakes whenever the core asked to be woken."""
+        """Lets time pass. The core wakes at each time that it has requested."""
         until_s = self.now_s + seconds
         woken: list[WorkerEffect] = []
         while self.wake_at_s is not None and self.wake_at_s <= until_s:
@@ -166,18 +166,18 @@ class Story:
                 return self.happens(ReleaseHeard(self.now_s, message, lease))
 
     def forks(self) -> "Story":
-        """The host answers what was asked of it last."""
+        """Reports that the host has forked the requested trainers."""
         assert any(isinstance(effect, ForkTrainers) for effect in self.effects)
         asked = [trainer for trainer in self.state.trainers if trainer.pid is None]
         return self.happens(*(TrainerForked(self.now_s, *trainer.birth, 1000 + trainer.rank) for trainer in asked))
 
     def attaches(self, *local_ranks: int) -> "Story":
-        """These trainers, or all."""
+        """Attaches these trainers; without arguments all."""
         chosen = self._trainers(local_ranks)
         return self.happens(*(TrainerAttached(self.now_s, *trainer.birth) for trainer in chosen))
 
-    def says(self, status: TrainerStatus, *local_ranks: int) -> "Story":
-        """By these trainers, or by all."""
+    def reports_status(self, status: TrainerStatus, *local_ranks: int) -> "Story":
+        """Reports a status of these trainers; without ranks of all."""
         return self.happens(*(TrainerSaid(self.now_s, *t.birth, status) for t in self._trainers(local_ranks)))
 
     def _trainers(self, local_ranks: tuple[int, ...]) -> list[Trainer]:
@@ -185,7 +185,7 @@ class Story:
 
     @property
     def words(self) -> list[tuple[int, TrainerCommand]]:
-        """Said to trainers in the last step of the story, by local rank; without the leases."""
+        """Commands to trainers in the last step of the story, with their local ranks, without leases."""
         locally = {trainer.birth: trainer.local_rank for trainer in self.state.trainers}
         said = [effect for effect in self.last if isinstance(effect, TellTrainer)]
         return [(locally[s.generation, s.rank], s.command) for s in said if not isinstance(s.command, Lease)]
@@ -196,11 +196,11 @@ class Story:
 
     @property
     def facts(self) -> list[str]:
-        """Told by the last step of the story."""
+        """Facts of the last step of the story."""
         return [effect.fact for effect in self.last if isinstance(effect, TellFact)]
 
     @property
-    def told(self) -> TellFact:
+    def sent(self) -> TellFact:
         """The last fact of the last step of the story."""
         return [effect for effect in self.last if isinstance(effect, TellFact)][-1]
 
@@ -227,11 +227,11 @@ def parked_at(generation: int, was_in: int, rank: int = 0, *, done: int = 7, act
     return TrainerStatus(0, Rank(rank), Generation(was_in), Generation(generation), done=done, active=active)
 
 
-def a_hot_worker(generation: int = 1, *, slots: int = 2, rules: WorkerRules | None = None) -> Story:
-    """Its trainers use the SDK and train."""
+def a_live_worker(generation: int = 1, *, slots: int = 2, rules: WorkerRules | None = None) -> Story:
+    """A worker whose trainers use the SDK and train."""
     story = a_training_worker(generation, slots=slots, rules=rules).attaches()
     for local_rank in range(slots):
-        story.says(in_world(generation, local_rank), local_rank)
+        story.reports_status(in_world(generation, local_rank), local_rank)
     return story
 
 
@@ -240,9 +240,9 @@ WITH_US = (a_member(OTHER, 0, 1), a_member(OWN, 1, 2, group_rank=1))
 
 
 def a_parked_worker(generation: int = 2) -> Story:
-    return a_hot_worker(1).hears(a_halt(generation)).says(parked_at(generation, 1))
+    return a_live_worker(1).hears(a_halt(generation)).reports_status(parked_at(generation, 1))
 
 
 def an_invited_worker() -> Story:
-    """Two trainers that wait, warm, to be taken into the world of another worker."""
+    """A worker whose two warm trainers wait to enter the world of another worker."""
     return a_warm_worker().hears(an_assignment(1, ELSEWHERE)).hears(an_invite(1)).forks().attaches()

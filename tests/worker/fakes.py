@@ -1,4 +1,4 @@
-"""A master that only says what a test tells it to, a store for real trainers, and agents that are started and ended."""
+"""A master that a test controls, a store for real trainers, and agents that a test starts and ends."""
 
 import asyncio
 import contextlib
@@ -35,11 +35,11 @@ from tests.conftest import eventually
 from tests.worker.builders import JOB, LOCAL, a_member, an_assignment
 
 SECONDS = 60.0
-"""For what takes 3 s on an idle machine."""
+"""Most seconds of a wait; on an idle machine the longest takes 3 s."""
 
 
 class FakeMaster:
-    """Hears every worker of the cluster, decides nothing."""
+    """A master that records all messages of workers, and makes no decisions of its own."""
 
     def __init__(self, bus: Bus, epoch: int = 1) -> None:
         self.bus = bus
@@ -52,11 +52,10 @@ class FakeMaster:
     async def listen(self) -> None:
         await self.bus.ensure_stream(subjects.LOGS_STREAM, subjects.LOGS_STREAM_SUBJECTS, 64 * 1024 * 1024, 3600)
         await self.bus.subscribe(f"{subjects.PREFIX}.worker.*.*.*", self._on_worker)
-        await self.bus.subscribe(subjects.progress(JOB), self._on_training)
         await self.bus.subscribe(subjects.log(JOB), self._on_training)
 
     def assigns(self, generation: int, *workers: WorkerId, launch: Launch, store: StoreAddress) -> Assignment:
-        """Each worker gets as many ranks as it has slots."""
+        """Publishes a world in which each worker has as many ranks as slots."""
         members = []
         first_rank = 0
         for group_rank, worker in enumerate(workers):
@@ -68,7 +67,7 @@ class FakeMaster:
         return assignment
 
     def changes(self, world: Assignment) -> None:
-        """Says a world that a test has made up."""
+        """Publishes this world."""
         self.bus.publish(subjects.assignment(JOB), world, epoch=self.epoch)
 
     def invites(self, world: Assignment, *workers: WorkerId) -> None:
@@ -81,7 +80,7 @@ class FakeMaster:
         self.bus.publish(subjects.locate(JOB), Locate(JOB, Generation(1), number), epoch=self.epoch)
 
     def ends_stalled(self, generation: int, *ranks: int) -> None:
-        order = EndStalled(JOB, Generation(generation), tuple(map(Rank, ranks)), "its peers wait")
+        order = EndStalled(JOB, Generation(generation), tuple(map(Rank, ranks)), STALLED)
         self.bus.publish(subjects.end_stalled(JOB), order, epoch=self.epoch)
 
     def releases(self, *workers: WorkerId) -> None:
@@ -91,7 +90,7 @@ class FakeMaster:
         bucket = await self.bus.bucket(subjects.STATE_BUCKET)
         record = {"phase": "running", "epoch": self.epoch, "halted": halted, "assignment": assignment}
         record["submitted_at"] = SUBMITTED_AT
-        await bucket.put(subjects.world_key(JOB), msgspec.json.encode(record))
+        await bucket.put(subjects.record_key(JOB), msgspec.json.encode(record))
 
     async def until(self, worker: WorkerId, phase: WorkerPhase, generation: int) -> WorkerStatus:
         def is_there() -> bool:
@@ -108,7 +107,7 @@ class FakeMaster:
         await eventually(lambda: heard() == expected, SECONDS, f"rank {rank} to write {expected}")
 
     async def workers(self, count: int = 1) -> list[WorkerId]:
-        """Those that are warm and free, once there are so many."""
+        """Waits for `count` warm workers without an assignment, and returns all of them."""
 
         def warm() -> list[WorkerId]:
             return sorted(worker for worker, status in self.statuses.items() if status.phase is WorkerPhase.IDLE)
@@ -116,7 +115,7 @@ class FakeMaster:
         await eventually(lambda: len(warm()) >= count, SECONDS, f"{count} warm workers")
         return warm()
 
-    def told(self, worker: WorkerId) -> list[str]:
+    def sent(self, worker: WorkerId) -> list[str]:
         return [fact for of, fact, _ in self.facts if of == worker]
 
     def exits(self, worker: WorkerId) -> list[TrainerExit]:
@@ -127,7 +126,7 @@ class FakeMaster:
             return [received.message async for _, received in stored if isinstance(received.message, LogLines)]
 
     async def lines(self, rank: int, *, stderr: bool = False) -> list[str]:
-        """What the rank has written, of all generations."""
+        """The lines that the rank has written in all generations."""
         batches = [lines for lines in await self.stored() if (lines.rank, lines.stderr) == (rank, stderr)]
         return [line for batch in batches for line in batch.lines]
 
@@ -136,18 +135,17 @@ class FakeMaster:
         status: WorkerStatus | None = getattr(received.message, "status", None)
         if parsed is None:
             return
-        if not isinstance(received.message, WorkerHeartbeat):
+        if isinstance(received.message, Progress):
+            self.progress.append(received.message)
+        elif not isinstance(received.message, WorkerHeartbeat):
             self.facts.append((parsed.worker, parsed.what, received.message))
         known = self.statuses.get(parsed.worker)
         if status is not None and (known is None or status.seq > known.seq):
             self.statuses[parsed.worker] = status
 
     def _on_training(self, _subject: str, received: Received) -> None:
-        match received.message:
-            case Progress() as progress:
-                self.progress.append(progress)
-            case LogLines() as lines:
-                self.heard_lines.append(lines)
+        if isinstance(received.message, LogLines):
+            self.heard_lines.append(received.message)
 
 
 class Agent:
@@ -193,7 +191,7 @@ def settings_for(nats_url: str, run_dir: Path, *, uid: str = "w1", slots: int = 
 
 @contextlib.asynccontextmanager
 async def an_agent_process(settings: WorkerSettings) -> AsyncIterator[asyncio.subprocess.Process]:
-    """In a process of its own, which can be killed."""
+    """Runs an agent in its own process, which a test can kill."""
     chosen = msgspec.structs.asdict(settings).items()
     given = {f"TRADEWIND_{name.upper()}": str(value) for name, value in chosen if value not in (None, "")}
     process = await children.start((sys.executable, "-m", "agents.worker"), env={**os.environ, **given})
@@ -218,7 +216,7 @@ sys.stdin.read()
 
 @contextlib.asynccontextmanager
 async def a_store() -> AsyncIterator[StoreAddress]:
-    """Where real trainers of one generation meet."""
+    """Runs a TCPStore for real trainers of one generation."""
     process = await children.start(
         (sys.executable, "-c", STORE),
         stdin=asyncio.subprocess.PIPE,
@@ -236,7 +234,8 @@ async def a_store() -> AsyncIterator[StoreAddress]:
 
 SUBMITTED_AT = 1_700_000_000.25
 NO_STORE = StoreAddress("127.0.0.1", 9)
-"""For scripts that meet nobody."""
+"""Address for scripts that use no store."""
+STALLED = "its peers wait"
 
 
 def a_script(folder: Path, source: str, name: str = "train.py") -> Launch:
@@ -246,7 +245,7 @@ def a_script(folder: Path, source: str, name: str = "train.py") -> Launch:
 
 
 def pids_with(mark: str) -> list[int]:
-    """Processes that carry this worker's id, alive."""
+    """Ids of the live processes that have this worker's id in their environment."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -258,7 +257,7 @@ def pids_with(mark: str) -> list[int]:
 
 
 async def raw_publish(url: str, subject: str, payload: bytes) -> None:
-    """Past the codec, as anybody on the bus could."""
+    """Publishes bytes without the codec, as any client of the bus could."""
     host, port = url.removeprefix("nats://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:

@@ -1,4 +1,4 @@
-"""The nats-server is killed in the middle of a run: training goes on and no line is lost."""
+"""The nats-server is killed in the middle of a run: training continues and no line is lost."""
 
 import asyncio
 from pathlib import Path
@@ -18,7 +18,7 @@ for line in range({LINES}):
     time.sleep(0.002)
 """
 AWAY_S = 6.0
-"""Longer than one try to publish."""
+"""Seconds without the bus: longer than one attempt to publish."""
 
 
 @pytest.mark.usefixtures("without_torch")

@@ -1,4 +1,4 @@
-"""What a finished trainer can prove: as the SDK says it, the agent reads it and the bus carries it."""
+"""The certificate of a finished trainer: the SDK sends it, the agent reads it, and the bus transports it."""
 
 from agents.worker.translation import CERTIFICATE_LIMIT, certificate_of, status_of
 from messages import codec
@@ -23,8 +23,8 @@ def as_the_agent_reads_it(status: protocol.Status) -> TrainerStatus:
 
 
 def test_it_comes_with_the_end_and_reaches_the_bus_whole() -> None:
-    trainer = as_the_agent_reads_it(protocol.Status(finished=True, certificate=a_certificate().told()))
-    expected = SampleCertificate(3, 12, says="3 steps, 12 samples: 0 lost, 0 repeated")
+    trainer = as_the_agent_reads_it(protocol.Status(finished=True, certificate=a_certificate().reported()))
+    expected = SampleCertificate(3, 12, message="3 steps, 12 samples: 0 lost, 0 repeated")
     assert trainer.certificate == expected and expected.holds
     status = WorkerStatus(OWN, LOCAL, JOB, 1, WorkerPhase.ENDED, trainers=(trainer,))
     read = codec.decode(codec.encode(codec.wrap(WorkerLeft(status, "done"), sender="worker")))
@@ -37,6 +37,6 @@ def test_who_has_not_finished_says_nothing_of_it() -> None:
 
 
 def test_its_words_are_bounded() -> None:
-    told = {**a_certificate().told(), "says": "x" * 10_000}
-    trainer = as_the_agent_reads_it(protocol.Status(finished=True, certificate=told))
-    assert trainer.certificate is not None and len(trainer.certificate.says) == CERTIFICATE_LIMIT
+    sent = {**a_certificate().reported(), "message": "x" * 10_000}
+    trainer = as_the_agent_reads_it(protocol.Status(finished=True, certificate=sent))
+    assert trainer.certificate is not None and len(trainer.certificate.message) == CERTIFICATE_LIMIT

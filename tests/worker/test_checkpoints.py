@@ -79,7 +79,7 @@ def test_of_a_folder_with_very_many_entries_only_some_are_looked_at(tmp_path: Pa
 def test_a_checkpoint_is_told_at_once_and_counted_in_the_status() -> None:
     story = a_training_worker(2)
     story.happens(CheckpointReported(story.now_s, Generation(2)))
-    assert (story.facts, story.told.status.checkpoints) == (["ready"], 1)
+    assert (story.facts, story.sent.status.checkpoints) == (["ready"], 1)
 
 
 def test_a_checkpoint_of_another_world_teaches_nothing_and_the_next_world_counts_from_0() -> None:

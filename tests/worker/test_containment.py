@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agents.worker.containment import Cage
+from agents.worker.containment import Containment
 from agents.worker.host import Host, HostCommand
 from agents.worker.leftovers import RECORD, Left, claim, end_cgroups
 from agents.worker.settings import WorkerSettings
@@ -83,7 +83,7 @@ async def test_what_a_lost_host_left_is_looked_for_beside_the_event_loop(
     monkeypatch.setattr(children, "become_subreaper", lambda: None)
     monkeypatch.setattr(children, "alive_below", look)
     folder = await claim(tmp_path, "w1", WorkerId("w1-aaaa"))
-    folder.contain(Cage(WorkerId("w1-aaaa"), use_cgroup=False))
+    folder.contain(Containment(WorkerId("w1-aaaa"), use_cgroup=False))
     command = HostCommand(sys.executable, tmp_path / "no_such_host.py", {}, warm_s=SECONDS)
     assert "exited with 2" in await Host(command, folder, lambda event: None).run()
     assert looked_in and threading.current_thread() not in looked_in
@@ -92,8 +92,8 @@ async def test_what_a_lost_host_left_is_looked_for_beside_the_event_loop(
 
 CANCELLED = """
 import os, subprocess, sys
-from agents.worker.containment import Cage
-cage = Cage("w8-aaaa", use_cgroup=False)
+from agents.worker.containment import Containment
+cage = Containment("w8-aaaa", use_cgroup=False)
 subprocess.Popen(["setsid", "-f", "sleep", sys.argv[1]]).wait()
 cage.remove()
 """
@@ -156,8 +156,8 @@ def test_empty_cgroups_of_dead_agents_are_removed_and_no_other() -> None:
 
 
 CAGE = """
-from agents.worker.containment import Cage
-cage = Cage("w8-aaaa", use_cgroup=True)
+from agents.worker.containment import Containment
+cage = Containment("w8-aaaa", use_cgroup=True)
 print(cage.path)
 cage.remove()
 """

@@ -1,4 +1,4 @@
-"""Stories of the worker-agent's core: what it hears, what it does, what it tells."""
+"""Stories of the worker-agent's core: its events, its effects, its facts."""
 
 from msgspec import structs
 
@@ -6,6 +6,7 @@ from agents.worker.effects import (
     FlushProgress,
     ForkTrainers,
     Leave,
+    ReadStoredWorld,
     SendHeartbeat,
     StartHost,
     StopTrainers,
@@ -24,6 +25,7 @@ from agents.worker.events import (
     TrainerForkFailed,
     TrainersStopped,
 )
+from agents.worker.learn import host_lost
 from agents.worker.state import WorkerRules
 from messages.ids import Generation, JobName, Rank
 from messages.workers import TrainerExit, WorkerPhase
@@ -40,6 +42,8 @@ from tests.worker.builders import (
     an_assignment,
 )
 
+CRASHED = "ended by SIGSEGV"
+NO_GPUS = "torch sees 0 GPUs"
 CLEAN = [TrainerExit(rank=Rank(rank), code=0) for rank in range(2)]
 FAILED = TrainerExit(rank=Rank(0), code=1, tail=("ValueError: no",))
 
@@ -218,10 +222,10 @@ def test_exits_are_told_and_kept_until_all_have_exited() -> None:
     assert (story.state.phase, len(story.state.outcomes.exits)) == (WorkerPhase.READY, 1)
     story.exits(CLEAN[1])
     assert (story.state.phase, len(story.state.outcomes.exits)) == (WorkerPhase.ENDED, 2)
-    told = story.last[0]
-    assert isinstance(told, TellFact)
-    assert told.exit == CLEAN[1]
-    assert told.status.exits == (CLEAN[0], CLEAN[1])
+    sent = story.last[0]
+    assert isinstance(sent, TellFact)
+    assert sent.exit == CLEAN[1]
+    assert sent.status.exits == (CLEAN[0], CLEAN[1])
 
 
 def test_an_exit_is_told_only_once() -> None:
@@ -254,9 +258,9 @@ def test_the_first_completed_step_of_a_generation_is_told_once() -> None:
     story.happens(*steps)
     assert story.facts == ["switched"]
     assert story.state.progress.step == 21
-    told = story.last[0]
-    assert isinstance(told, TellFact)
-    assert told.step == 20
+    sent = story.last[0]
+    assert isinstance(sent, TellFact)
+    assert sent.step == 20
 
 
 def test_heartbeats_repeat_the_status_every_second() -> None:
@@ -278,6 +282,7 @@ def test_no_heartbeat_goes_out_while_the_bus_is_away_and_one_at_once_when_it_is_
     story.happens(BusLost(100.5)).after(5.0)
     assert _heartbeats(story) == []
     assert len(_heartbeats(story.happens(BusBack(story.now_s)))) == 1
+    assert ReadStoredWorld() in story.last, "messages may have been missed"
 
 
 def test_a_worker_whose_bus_stays_away_ends_by_itself() -> None:
@@ -286,10 +291,12 @@ def test_a_worker_whose_bus_stays_away_ends_by_itself() -> None:
     assert story.state.leaving is None
     story.after(2.0)
     assert StopTrainers(Generation(1), 5.0) in story.last
-    assert Leave(0, "the bus was away for 600 s") in _stopped(story, 1).last
+    leave = _stopped(story, 1).last[-1]
+    assert isinstance(leave, Leave) and leave.code == 0
+    assert "bus" in leave.why and "600 s" in leave.why
 
 
-def test_a_notice_is_told_once_and_training_goes_on() -> None:
+def test_a_notice_is_told_once_and_training_continues() -> None:
     story = a_training_worker(1).happens(NoticeCame(100.0, 15.0, "signal"), NoticeCame(100.2, 15.0, "signal"))
     assert story.last == [TellNotice(15.0, "signal")]
     assert story.state.phase is WorkerPhase.READY
@@ -309,8 +316,9 @@ def test_a_worker_under_notice_goes_at_the_latest_at_its_deadline() -> None:
     assert story.state.leaving is None
     story.after(0.2)
     assert StopTrainers(Generation(1), 0.5) in story.last
-    _stopped(story, 1)
-    assert story.last[-1] == Leave(0, "the notice (signal) has run out")
+    leave = _stopped(story, 1).last[-1]
+    assert isinstance(leave, Leave) and leave.code == 0
+    assert "notice (signal)" in leave.why
 
 
 def test_an_earlier_deadline_counts_and_a_later_one_does_not() -> None:
@@ -354,10 +362,10 @@ def test_asked_to_stop_twice_it_gives_no_more_grace() -> None:
 
 
 def test_a_lost_host_takes_its_trainers_with_it_and_is_started_again() -> None:
-    story = a_training_worker(1).happens(HostLost(100.0, "ended by SIGSEGV"))
+    story = a_training_worker(1).happens(HostLost(100.0, CRASHED))
     assert story.facts == ["exited", "exited"]
     assert story.state.phase is WorkerPhase.ENDED
-    assert {ended.error for ended in story.state.outcomes.exits} == {"host lost: ended by SIGSEGV"}
+    assert {ended.error for ended in story.state.outcomes.exits} == {host_lost(CRASHED)}
     assert StartHost() not in story.last
     assert StartHost() in story.after(1.0).last
 
@@ -382,17 +390,19 @@ def test_a_host_that_is_lost_again_and_again_makes_the_worker_leave_with_the_rea
         while story.state.host.phase == "absent" and story.state.leaving is None:
             story.after(0.5)
         waits.append(story.now_s - before_s)
-        story.happens(HostLost(story.now_s, "no torch"))
+        story.happens(HostLost(story.now_s, CRASHED))
     assert waits == [0.0, 1.0, 2.0]
-    assert story.last[-1] == Leave(1, "the host was lost 3 times: no torch")
+    leave = story.last[-1]
+    assert isinstance(leave, Leave) and leave.code == 1
+    assert "3 times" in leave.why and leave.why.endswith(CRASHED)
 
 
 def test_a_worker_that_its_host_finds_unfit_leaves_at_once_with_that_sentence() -> None:
     story = a_new_worker(rules=WorkerRules(host_losses_max=3))
-    story.happens(HostLost(story.now_s, "torch sees 0 GPUs", is_unfit=True))
+    story.happens(HostLost(story.now_s, NO_GPUS, is_unfit=True))
     left = next(effect for effect in story.last if isinstance(effect, TellFact))
-    assert (left.fact, left.why, left.is_unfit) == ("left", "torch sees 0 GPUs", True)
-    assert story.last[-1] == Leave(1, "torch sees 0 GPUs")
+    assert (left.fact, left.why, left.is_unfit) == ("left", NO_GPUS, True)
+    assert story.last[-1] == Leave(1, NO_GPUS)
 
 
 def test_a_host_that_stayed_warm_has_made_good_for_earlier_losses() -> None:

@@ -107,11 +107,11 @@ STATUSES = st.builds(
     overdue=st.booleans(),
     paused=st.sampled_from(["", "evaluating"]),
 )
-HOT_WORLDS = st.one_of(
+LIVE_WORLDS = st.one_of(
     st.builds(lambda g, w: a_plan(g, *w), st.integers(1, 8), WORLDS),
     st.builds(lambda g, w: a_repair(g, *w), st.integers(1, 8), WORLDS),
 )
-HOT_EVENTS: st.SearchStrategy[WorkerEvent] = st.one_of(
+LIVE_EVENTS: st.SearchStrategy[WorkerEvent] = st.one_of(
     st.builds(TrainerAttached, AT, GENERATIONS, BIRTHS),
     st.builds(TrainerSaid, AT, GENERATIONS, BIRTHS, STATUSES),
     st.builds(TrainerDetached, AT, GENERATIONS, BIRTHS),
@@ -120,7 +120,7 @@ HOT_EVENTS: st.SearchStrategy[WorkerEvent] = st.one_of(
     st.builds(
         lambda g, r, e: EndStalledHeard(0.0, EndStalled(JOB, g, (r,), "it hangs"), e), GENERATIONS, RANKS, EPOCHS
     ),
-    st.builds(lambda w, e: AssignmentHeard(0.0, w, e), HOT_WORLDS, EPOCHS),
+    st.builds(lambda w, e: AssignmentHeard(0.0, w, e), LIVE_WORLDS, EPOCHS),
     st.builds(lambda g, e: HaltHeard(0.0, a_halt(g), e), st.integers(1, 8), EPOCHS),
     st.builds(lambda g, e: InviteHeard(0.0, an_invite(g), e), st.integers(1, 4), EPOCHS),
 )
@@ -168,8 +168,8 @@ def test_no_order_of_events_breaks_an_invariant(happened: list[tuple[WorkerEvent
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.lists(st.tuples(st.one_of(EVENTS, HOT_EVENTS, HOT_EVENTS), st.floats(0.0, 3.0)), max_size=60))
-def test_no_order_of_events_around_hot_trainers_breaks_an_invariant(happened: list[tuple[WorkerEvent, float]]) -> None:
+@given(st.lists(st.tuples(st.one_of(EVENTS, LIVE_EVENTS, LIVE_EVENTS), st.floats(0.0, 3.0)), max_size=60))
+def test_no_order_of_events_around_live_trainers_breaks_an_invariant(happened: list[tuple[WorkerEvent, float]]) -> None:
     state = new_worker(an_identity(), 0.0)
     now_s = 0.0
     for event, passed_s in happened:
@@ -180,7 +180,7 @@ def test_no_order_of_events_around_hot_trainers_breaks_an_invariant(happened: li
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.one_of(EVENTS, HOT_EVENTS), max_size=40))
+@given(st.lists(st.one_of(EVENTS, LIVE_EVENTS), max_size=40))
 def test_deciding_twice_is_deciding_the_same(happened: list[WorkerEvent]) -> None:
     state = new_worker(an_identity(), 0.0)
     for event in happened:

@@ -26,7 +26,7 @@ with open(f"{sys.argv[1]}/{os.environ['RANK']}.json", "w") as file:
     json.dump(seen, file)
 """
 DIFFERS = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_RUN_ID"}
-"""By their nature: where the ranks meet, a path, and the name of the run."""
+"""Variables whose values must differ from torchrun's: the address of the store, a path, and the name of the run."""
 
 
 class Seen(Struct):
@@ -83,7 +83,7 @@ async def test_the_same_script_sees_the_same_environment_under_torchrun_and_unde
         assert (seen_here.cwd, seen_here.name) == (seen_there.cwd, seen_there.name)
 
 
-def test_ranks_of_a_second_worker_go_on_where_the_first_ended() -> None:
+def test_ranks_of_a_second_worker_continue_where_the_first_ended() -> None:
     first, second = a_member(OTHER, 0, 2), a_member(OWN, 2, 2, group_rank=1)
     env = rank_environment(an_assignment(3, first, second), second, 1, {}, "/errors/3.json")
     contract = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
@@ -112,8 +112,8 @@ def test_each_rank_gets_its_share_and_whatever_else_was_sent() -> None:
     sent = Hyperparameters(global_batch=5, shares=(3, 2), learning_rate=0.1, given={"dropout": 0.2})
     member = a_member(OWN, 0, 2)
     env = rank_environment(an_assignment(1, member, hyperparameters=sent), member, 1, dict(os.environ), "")
-    told = json.loads(env["TRADEWIND_HYPERPARAMETERS"])
-    assert told == {"dropout": 0.2, "global_batch": 5, "share": 2, "learning_rate": 0.1}
+    written = json.loads(env["TRADEWIND_HYPERPARAMETERS"])
+    assert written == {"dropout": 0.2, "global_batch": 5, "share": 2, "learning_rate": 0.1}
     assert (
         json.loads(rank_environment(an_assignment(1, member), member, Rank(0), {}, "")["TRADEWIND_HYPERPARAMETERS"])
         == {}

@@ -1,6 +1,7 @@
 """One life of a host, as its agent sees it: how it starts, what it answers, why it ends."""
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agents.worker import host_connection
-from agents.worker.host import Host, HostCommand, find_host_file
+from agents.worker.host import Host, HostCommand, find_host_file, how_it_exited
 from agents.worker.leftovers import WORKER_VARIABLE, WorkerFolder, claim
 from messages.ids import Generation, Rank, WorkerId
 from runtime.errors import UserError
@@ -20,6 +21,7 @@ from tests.worker.fakes import SECONDS, pids_with
 from tradewind.protocol import host as wire
 
 WORKER = WorkerId("w1-aaaa")
+LAST_WORDS = "these are the last words"
 WAITS = "import time; print('waits', flush=True); time.sleep(600)"
 
 
@@ -31,7 +33,7 @@ async def folder(tmp_path: Path) -> AsyncIterator[WorkerFolder]:
 
 
 class Life:
-    """A host that is running, and what it has said."""
+    """A running host, and its messages."""
 
     def __init__(
         self, folder: WorkerFolder, env: dict[str, str], *, python: str = sys.executable, file: str | None = None
@@ -66,26 +68,26 @@ def _script(tmp_path: Path) -> Path:
 
 
 async def test_an_interpreter_that_is_not_there_is_the_reason(folder: WorkerFolder) -> None:
-    assert await Life(folder, {}, python="/no/such/python").why() == (
-        "/no/such/python cannot be started: No such file or directory"
-    )
+    why = await Life(folder, {}, python="/no/such/python").why()
+    assert "/no/such/python" in why and os.strerror(errno.ENOENT) in why
 
 
 async def test_an_interpreter_that_can_be_no_path_is_the_reason(folder: WorkerFolder) -> None:
-    assert await Life(folder, {}, python="/bin/a\0b").why() == "'/bin/a\\x00b' cannot be started: embedded null byte"
+    why = await Life(folder, {}, python="/bin/a\0b").why()
+    assert repr("/bin/a\0b") in why and "null byte" in why
 
 
 async def test_an_interpreter_without_torch_is_the_reason(folder: WorkerFolder, tmp_path: Path) -> None:
     (tmp_path / "none" / "torch").mkdir(parents=True)
-    (tmp_path / "none" / "torch" / "__init__.py").write_text("raise ImportError('not here')")
+    (tmp_path / "none" / "torch" / "__init__.py").write_text(f"raise ImportError('{LAST_WORDS}')")
     why = await Life(folder, {"PYTHONPATH": str(tmp_path / "none")}).why()
-    assert why.startswith(f"{sys.executable} cannot import torch: not here. Choose an interpreter that has it: ")
+    assert why.startswith(sys.executable) and "torch" in why and LAST_WORDS in why
 
 
 async def test_a_host_that_ends_before_it_connects_says_its_last_words(folder: WorkerFolder, tmp_path: Path) -> None:
-    (tmp_path / "broken.py").write_text("raise SystemExit('cannot go on')")
+    (tmp_path / "broken.py").write_text(f"raise SystemExit('{LAST_WORDS}')")
     why = await Life(folder, {}, file=str(tmp_path / "broken.py")).why()
-    assert why == "exited with 1: cannot go on"
+    assert why == how_it_exited(1, LAST_WORDS)
 
 
 async def test_a_host_that_is_told_to_end_does(folder: WorkerFolder, tmp_path: Path) -> None:
@@ -105,7 +107,7 @@ async def test_a_killed_host_leaves_no_trainer(folder: WorkerFolder, tmp_path: P
     life.fork(_script(tmp_path), 0, 1)
     await eventually(lambda: len(folder.left.processes) == 3, SECONDS, "the host and two trainers are on record")
     os.kill(folder.left.processes[0].pid, signal.SIGKILL)
-    assert await life.why() == "was ended by SIGKILL"
+    assert await life.why() == how_it_exited(-signal.SIGKILL)
     assert pids_with(WORKER) == []
     assert folder.left.processes == ()
 
@@ -120,7 +122,7 @@ async def test_a_host_that_does_not_answer_a_stop_is_given_up(
     await life.until(wire.Forked)
     os.kill(folder.left.processes[0].pid, signal.SIGSTOP)
     assert not await life.host.stop(Generation(1), 0.0)
-    assert (await life.why()).startswith("did not stop its trainers")
+    assert await life.why() == host_connection.stop_unanswered(0.2)
     assert pids_with(WORKER) == []
 
 
@@ -159,7 +161,7 @@ async def test_a_host_that_talks_nonsense_is_not_obeyed(folder: WorkerFolder, tm
         "agent.sendall(b'x' * 5_000_000)\n"
     )
     life = Life(folder, {}, file=str(tmp_path / "babbles.py"))
-    assert (await life.why()).startswith("cannot be understood")
+    assert "limit" in await life.why(), "asyncio's reason, for the endless line"
     assert life.heard == []
 
 

@@ -43,7 +43,7 @@ class Stage:
         layout = self.worlds.layout(record)
         assert layout.chunks
         await write_chunks(self.bucket, layout.chunks)
-        await self.bucket.put(subjects.world_key(JOB), layout.value)
+        await self.bucket.put(subjects.record_key(JOB), layout.value)
         self.worlds.saved(record, layout.worlds)
 
     def sends(self, message: Assignment | Invite) -> object:

@@ -15,7 +15,7 @@ from agents.worker.trainer_socket import process_runs
 from messages.ids import WorkerId
 from messages.measured import StepsMeasured
 from messages.workers import WorkerPeerLost, WorkerPhase
-from messages.worlds import Assignment, Entry, HotWorld
+from messages.worlds import Assignment, Entry, LiveWorld
 from runtime import children
 from runtime.nats_server import NatsServer
 from tests.conftest import eventually
@@ -24,6 +24,7 @@ from tests.worker.builders import OTHER, a_member, an_assignment
 from tests.worker.fakes import (
     NO_STORE,
     SECONDS,
+    STALLED,
     Agent,
     FakeMaster,
     a_script,
@@ -74,11 +75,11 @@ for line in agent.makefile():
 
 
 def _world(generation: int, worker: WorkerId, launch: Path, *, entry: Entry | None, first_rank: int = 0) -> Assignment:
-    """Two ranks of our worker, behind those of another one that is not there."""
+    """A world with two ranks of our worker, after `first_rank` ranks of a worker that does not exist."""
     others = (a_member(OTHER, 0, first_rank),) if first_rank else ()
     own = a_member(worker, first_rank, 2, group_rank=len(others))
-    hot = None if entry is None else HotWorld(entry, tuple(range(first_rank + 2)), resume=5)
-    return an_assignment(generation, *others, own, launch=a_script(launch, OBEYS), store=NO_STORE, hot=hot)
+    live = None if entry is None else LiveWorld(entry, tuple(range(first_rank + 2)), resume=5)
+    return an_assignment(generation, *others, own, launch=a_script(launch, OBEYS), store=NO_STORE, live=live)
 
 
 def _shown(master: FakeMaster, worker: WorkerId) -> list[tuple[int, int]]:
@@ -86,7 +87,7 @@ def _shown(master: FakeMaster, worker: WorkerId) -> list[tuple[int, int]]:
 
 
 async def _begin(master: FakeMaster, job: Path) -> WorkerId:
-    """The first world, whose two trainers have attached."""
+    """Starts the first world, and waits until its two trainers have attached."""
     [worker] = await master.workers()
     master.changes(_world(1, worker, job, entry=None))
     await eventually(lambda: _shown(master, worker) == [(0, 1), (1, 1)], SECONDS, "the first world")
@@ -121,10 +122,10 @@ async def test_trainers_live_through_a_halt_a_repair_and_a_planned_change(
         assert _shown(master, worker) == [(0, 3), (1, 3)]
 
         await eventually(lambda: {progress.generation for progress in master.progress} == {1, 2, 3}, SECONDS)
-        told = {rank.measured for progress in master.progress for rank in progress.ranks}
-        assert told == {StepsMeasured(1, 4, 0.5, 0.25, 0.125, 4096, 8)}
+        sent = {rank.measured for progress in master.progress for rank in progress.ranks}
+        assert sent == {StepsMeasured(1, 4, 0.5, 0.25, 0.125, 4096, 8)}
         assert sorted(pids_with(worker)) == sorted(alive)
-        assert [fact for fact in master.told(worker) if fact in ("parked", "switched")] == [
+        assert [fact for fact in master.sent(worker) if fact in ("parked", "switched")] == [
             "switched",
             "parked",
             "switched",
@@ -146,8 +147,8 @@ async def test_trainers_that_are_slow_to_park_are_told_from_one_that_is_stopped(
 
         (job / "busy").touch()
         master.halts(2)
-        await eventually(lambda: master.told(worker).count("parking") > 1, SECONDS)
-        assert "parked" not in master.told(worker)
+        await eventually(lambda: master.sent(worker).count("parking") > 1, SECONDS)
+        assert "parked" not in master.sent(worker)
 
         stopped = int((job / "1.pid").read_text())
         os.kill(stopped, signal.SIGSTOP)
@@ -182,7 +183,7 @@ async def test_a_rank_that_runs_is_told_from_one_that_is_stopped_and_a_stalled_o
         master.ends_stalled(1, 1)
         await eventually(lambda: bool(master.exits(worker)), SECONDS, "its exit")
         [ended] = master.exits(worker)
-        assert (ended.rank, ended.signal, ended.stalled) == (1, "SIGKILL", "its peers wait")
+        assert (ended.rank, ended.signal, ended.stalled) == (1, "SIGKILL", STALLED)
         assert ended.error is not None and ", line" in ended.error and "train.py" in ended.error
 
 
@@ -198,7 +199,7 @@ async def test_a_broken_collective_and_an_exit_are_told_with_the_present_rank(
 
         trainer = int((job / "1.pid").read_text())
         os.kill(trainer, signal.SIGUSR1)
-        await eventually(lambda: "peer_lost" in master.told(worker), SECONDS)
+        await eventually(lambda: "peer_lost" in master.sent(worker), SECONDS)
         [lost] = [message for _, fact, message in master.facts if fact == "peer_lost"]
         assert isinstance(lost, WorkerPeerLost)
         assert lost.exit is None
@@ -221,7 +222,7 @@ async def test_an_invited_worker_warms_its_trainers_and_brings_them_into_a_plann
         master.changes(running)
         await master.until(worker, WorkerPhase.IDLE, 1)
         master.invites(running, worker)
-        await eventually(lambda: "ready" in master.told(worker), SECONDS)
+        await eventually(lambda: "ready" in master.sent(worker), SECONDS)
         assert _shown(master, worker) == [(3, 0), (4, 0)]
         await master.until_lines(3, ["attached as 3, in a world of 1"])
 
@@ -230,7 +231,7 @@ async def test_an_invited_worker_warms_its_trainers_and_brings_them_into_a_plann
         assert _shown(master, worker) == [(3, 2), (4, 2)]
 
         leaving = an_assignment(
-            3, a_member(OTHER, 0, 3), hot=HotWorld(Entry.PLANNED, (0, 1, 2), (worker,)), store=NO_STORE
+            3, a_member(OTHER, 0, 3), live=LiveWorld(Entry.PLANNED, (0, 1, 2), (worker,)), store=NO_STORE
         )
         master.changes(leaving)
         status = await master.until(worker, WorkerPhase.IDLE, 3)

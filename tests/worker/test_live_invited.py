@@ -1,4 +1,4 @@
-"""Trainers that wait, warm, to be taken into a world that is under way."""
+"""Warm trainers that wait to enter a running world."""
 
 from agents.worker.commands import Enter, Park
 from agents.worker.effects import ForkTrainers, StopTrainers
@@ -11,7 +11,7 @@ from tests.worker.builders import (
     OTHER,
     WITH_US,
     a_halt,
-    a_hot_worker,
+    a_live_worker,
     a_plan,
     a_repair,
     a_warm_worker,
@@ -35,7 +35,7 @@ def test_an_invited_worker_forks_trainers_behind_the_world_and_is_ready_when_the
     story.attaches(1)
     assert story.facts == ["ready"]
     assert story.words == []
-    assert len(story.told.status.trainers) == 2
+    assert len(story.sent.status.trainers) == 2
 
 
 def test_invited_trainers_enter_a_planned_world() -> None:
@@ -43,7 +43,7 @@ def test_invited_trainers_enter_a_planned_world() -> None:
     world = a_plan(2, *WITH_US)
     assert [word for _, word in story.hears(world).words] == [Enter(world, Rank(1)), Enter(world, Rank(2))]
     assert (story.state.phase, story.state.generation) == (WorkerPhase.IDLE, 1)
-    story.says(in_world(2, 1, active=False), 0).says(in_world(2, 2, active=False), 1)
+    story.reports_status(in_world(2, 1, active=False), 0).reports_status(in_world(2, 2, active=False), 1)
     assert story.facts == ["switched"]
     assert (story.state.phase, story.state.generation) == (WorkerPhase.READY, 2)
 
@@ -54,7 +54,7 @@ def test_invited_trainers_enter_a_repaired_world() -> None:
     world = a_repair(2, *WITH_US)
     assert len(story.hears(world).words) == 2
     assert story.state.phase is WorkerPhase.STARTING
-    assert story.says(in_world(2, 1)).facts == ["switched"]
+    assert story.reports_status(in_world(2, 1)).facts == ["switched"]
 
 
 def test_a_halt_leaves_invited_trainers_that_still_warm_up_alone() -> None:
@@ -68,18 +68,18 @@ def test_an_invited_trainer_on_its_way_into_a_world_has_to_park_like_all_others(
     story = an_invited_worker().hears(a_plan(2, *WITH_US)).hears(a_halt(3))
     assert story.words == [(0, Park(Generation(3))), (1, Park(Generation(3)))]
     assert story.facts == []
-    assert story.says(TrainerStatus(0, parked=Generation(3))).facts == ["parked"]
+    assert story.reports_status(TrainerStatus(0, parked=Generation(3))).facts == ["parked"]
 
 
 def test_a_plan_that_no_longer_counts_on_an_invited_trainer_parks_it() -> None:
     story = an_invited_worker().hears(a_plan(2, *WITH_US)).hears(a_plan(3, ELSEWHERE))
     assert story.words == [(0, Park(Generation(3))), (1, Park(Generation(3)))]
-    story.says(TrainerStatus(0, parked=Generation(3)))
+    story.reports_status(TrainerStatus(0, parked=Generation(3)))
     assert (story.state.phase, story.state.generation) == (WorkerPhase.IDLE, 3)
 
 
 def test_a_worker_that_trains_or_is_not_named_does_not_obey_an_invitation() -> None:
-    assert a_hot_worker(1).hears(an_invite(1)).last == []
+    assert a_live_worker(1).hears(an_invite(1)).last == []
     assert a_warm_worker().hears(an_invite(1, OTHER)).last == []
     assert a_warm_worker().hears(an_assignment(4, ELSEWHERE), epoch=7).hears(an_invite(4), epoch=6).last == []
 

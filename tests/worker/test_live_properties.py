@@ -55,7 +55,7 @@ WORLDS = [
 
 @dataclass
 class FakeTrainer:
-    """Does what it is told, when chance lets it."""
+    """A trainer that obeys commands at random times."""
 
     birth: Birth
     rank: Rank = FIRST
@@ -77,7 +77,7 @@ class FakeTrainer:
                     self.enters = None
 
     def obey(self) -> None:
-        """Goes over to the world it was told of, or parks because that has no place for it."""
+        """Enters the assigned world, or parks if it has no rank there."""
         word, self.enters = self.enters, None
         if word is None or word.world.generation < self.parked:
             return
@@ -179,7 +179,7 @@ class Chaos:
         self.happens(BusBack(self.story.now_s))
 
     def settles(self) -> None:
-        """Nothing goes wrong any more, and everybody has the time it needs."""
+        """Lets time pass without faults until all parts are done."""
         for _ in range(40):
             for trainer in list(self.trainers.values()):
                 if self.trainers.get(trainer.birth) is trainer:

@@ -44,10 +44,10 @@ def heard(measured: object) -> tuple[wire.Progress, Trainers]:
     return said, Trainers(lambda birth, message: None)
 
 
-def on_the_bus(*told: StepsMeasured | None) -> RankProgress:
-    """As the master reads it."""
+def on_the_bus(*sent: StepsMeasured | None) -> RankProgress:
+    """Returns the message as the master decodes it."""
     book = ProgressBook(JOB, OWN)
-    for each in told:
+    for each in sent:
         said, _ = heard(None)
         book.add(Generation(1), Rank(0), said.reports, each)
     [progress] = book.take()
@@ -95,12 +95,12 @@ def test_what_cannot_be_is_counted_and_its_steps_are_told_all_the_same(bad: dict
 
 @given(st.lists(ODD, min_size=1, max_size=4))
 def test_whatever_is_said_the_master_can_read_what_is_passed_on(odd: list[object]) -> None:
-    told = []
+    sent = []
     for each in odd:
         said, trainers = heard(each)
         measured = trainers.measured(said)
         assert (measured is None) or not trainers.dropped
-        told.append(measured)
-    rank = on_the_bus(*told)
+        sent.append(measured)
+    rank = on_the_bus(*sent)
     assert (rank.first_step, rank.last_step) == (3, 3)
-    assert (rank.measured is None) == all(each is None for each in told)
+    assert (rank.measured is None) == all(each is None for each in sent)

@@ -17,7 +17,7 @@ R0, R1 = Rank(0), Rank(1)
 
 
 class FakeStream:
-    """Stores a batch once for its id, when it is not away."""
+    """A stream that stores the first batch of each id, unless `away` is set."""
 
     def __init__(self) -> None:
         self.stored: dict[str, LogLines] = {}
@@ -79,7 +79,7 @@ async def test_a_change_of_stream_rank_or_generation_begins_a_batch_and_keeps_th
     outbox.add(ONE, R1, ["other"], stderr=False)
     outbox.add(ONE, R0, ["err 1", "err 2"], stderr=True)
     outbox.add(ONE, R0, ["out 3"], stderr=False)
-    outbox.add(TWO, R0, ["anew"], stderr=False)
+    outbox.add(TWO, R0, ["again"], stderr=False)
     async with _running(outbox):
         assert await outbox.flush(5.0)
     of_rank_0 = [batch for batch in stream.stored.values() if batch.rank == R0]
@@ -126,9 +126,9 @@ async def test_a_batch_that_the_bus_refuses_is_dropped_and_the_next_goes_out() -
         outbox.add(ONE, R0, ["refused"], stderr=False)
         await eventually(lambda: outbox.dropped_lines == 1)
         stream.refuses = False
-        outbox.add(ONE, R0, ["taken"], stderr=False)
+        outbox.add(ONE, R0, ["accepted"], stderr=False)
         assert await outbox.flush(5.0)
-    assert stream.lines(R0) == ["taken"]
+    assert stream.lines(R0) == ["accepted"]
 
 
 async def test_the_worst_batch_still_fits_into_a_message() -> None:

@@ -22,14 +22,14 @@ def test_a_loss_that_is_not_finite_takes_the_place_of_an_older_one_until_the_nex
     counted = StepsCounted(nonfinite=1, skipped=1)
     book.add(Generation(1), Rank(0), [StepReport(7, 0.9), StepReport(8, nonfinite=True)], counted=counted)
     book.add(Generation(1), Rank(0), [StepReport(9)])
-    (told,) = book.take()[0].ranks
-    assert (told.last_step, told.loss, told.nonfinite, told.counted) == (9, None, True, counted)
+    (sent,) = book.take()[0].ranks
+    assert (sent.last_step, sent.loss, sent.nonfinite, sent.counted) == (9, None, True, counted)
     book.add(Generation(1), Rank(0), [StepReport(10, nonfinite=True), StepReport(11, 0.8)])
-    (told,) = book.take()[0].ranks
-    assert (told.loss, told.nonfinite) == (0.8, False)
+    (sent,) = book.take()[0].ranks
+    assert (sent.loss, sent.nonfinite) == (0.8, False)
 
 
-def test_what_was_taken_is_not_told_again() -> None:
+def test_a_report_is_sent_once() -> None:
     book = ProgressBook(JOB, OWN)
     book.add(Generation(1), Rank(0), [StepReport(1)])
     assert len(book.take()) == 1
@@ -41,8 +41,8 @@ def test_generations_do_not_mix_and_ranks_stand_in_order() -> None:
     book.add(Generation(2), Rank(1), [StepReport(5)])
     book.add(Generation(1), Rank(0), [StepReport(9)])
     book.add(Generation(2), Rank(0), [StepReport(5)])
-    taken = [(progress.generation, [rank.rank for rank in progress.ranks]) for progress in book.take()]
-    assert taken == [(1, [0]), (2, [0, 1])]
+    sent = [(progress.generation, [rank.rank for rank in progress.ranks]) for progress in book.take()]
+    assert sent == [(1, [0]), (2, [0, 1])]
 
 
 def test_the_newest_of_what_a_rank_measured_is_told() -> None:

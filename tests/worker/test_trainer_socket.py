@@ -11,11 +11,12 @@ import pytest
 
 from agents.worker import trainer_socket as module
 from agents.worker.commands import Enter, Lease, Park
+from agents.worker.sockets import PATH_BYTES
 from agents.worker.trainer import Birth
 from agents.worker.trainer_socket import Trainers, socket_for
 from agents.worker.translation import order_of
 from messages.ids import Generation, Rank
-from messages.worlds import Entry, HotWorld, StoreAddress
+from messages.worlds import Entry, LiveWorld, StoreAddress
 from runtime.errors import UserError
 from tests.conftest import eventually
 from tests.worker.builders import OWN, a_member, an_assignment
@@ -50,13 +51,13 @@ class Client:
         self.reader = reader
         self.writer = writer
 
-    def says(self, *messages: object) -> None:
+    def sends(self, *messages: object) -> None:
         self.writer.write(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
 
     async def hears(self) -> dict[str, object]:
         async with asyncio.timeout(SECONDS):
-            told: dict[str, object] = json.loads(await self.reader.readline())
-        return told
+            sent: dict[str, object] = json.loads(await self.reader.readline())
+        return sent
 
     async def cut_off(self) -> None:
         async with asyncio.timeout(SECONDS):
@@ -76,15 +77,17 @@ async def a_client(path: Path) -> AsyncIterator[Client]:
 
 async def test_an_attached_trainer_is_heard_and_told(heard: Heard, tmp_path: Path) -> None:
     async with a_client(tmp_path / "t.sock") as client:
-        client.says(ATTACH, {"type": "status", "rank": 3, "generation": 1, "done": 4, "held": [[0, 2]], "active": True})
-        client.says({"type": "progress", "generation": 1, "rank": 3, "reports": [{"step": 3, "loss": 0.5}]})
-        attach, said, reported = await heard.until(3)
+        client.sends(
+            ATTACH, {"type": "status", "rank": 3, "generation": 1, "done": 4, "held": [[0, 2]], "active": True}
+        )
+        client.sends({"type": "progress", "generation": 1, "rank": 3, "reports": [{"step": 3, "loss": 0.5}]})
+        attach, said, progress = await heard.until(3)
         assert {birth for birth, _ in heard.messages} == {BIRTH}
         assert isinstance(attach, wire.Attach)
         assert isinstance(said, wire.Status)
         assert (said.done, said.held, said.active) == (4, ((0, 2),), True)
-        assert isinstance(reported, wire.Progress)
-        assert [(report.step, report.loss) for report in reported.reports] == [(3, 0.5)]
+        assert isinstance(progress, wire.Progress)
+        assert [(report.step, report.loss) for report in progress.reports] == [(3, 0.5)]
 
         heard.trainers.tell(BIRTH, wire.Halt(Generation(2)))
         assert await client.hears() == {"type": "halt", "generation": 2}
@@ -94,7 +97,7 @@ async def test_a_connection_that_ends_is_told_and_its_last_status_is_kept_until_
     heard: Heard, tmp_path: Path
 ) -> None:
     async with a_client(tmp_path / "t.sock") as client:
-        client.says(ATTACH, {"type": "status", "rank": 0, "generation": 2})
+        client.sends(ATTACH, {"type": "status", "rank": 0, "generation": 2})
         await heard.until(2)
     assert (await heard.until(3))[-1] is None
     newest = heard.trainers.newest(BIRTH)
@@ -109,10 +112,10 @@ async def test_a_trainer_that_attaches_twice_has_one_place_and_is_not_told_as_go
     heard: Heard, tmp_path: Path
 ) -> None:
     async with a_client(tmp_path / "t.sock") as first:
-        first.says(ATTACH)
+        first.sends(ATTACH)
         await heard.until(1)
         async with a_client(tmp_path / "t.sock") as second:
-            second.says(ATTACH)
+            second.sends(ATTACH)
             await first.cut_off()
             heard.trainers.tell(BIRTH, wire.Lease(2.0))
             assert (await second.hears())["type"] == "lease"
@@ -138,22 +141,24 @@ async def test_a_trainer_that_attaches_twice_has_one_place_and_is_not_told_as_go
 )
 async def test_what_cannot_be_understood_is_dropped_and_counted(heard: Heard, tmp_path: Path, line: bytes) -> None:
     async with a_client(tmp_path / "t.sock") as client:
-        client.says(ATTACH)
+        client.sends(ATTACH)
         client.writer.write(line + b"\n")
-        client.says({"type": "status", "done": 5, "a_field_of_tomorrow": 1})
+        client.sends({"type": "status", "done": 5, "a_field_of_tomorrow": 1})
         messages = await heard.until(2)
         assert isinstance(messages[1], wire.Status)
         assert heard.trainers.dropped["trainer_message_dropped"] == 1
 
 
-async def test_whoever_does_not_begin_by_attaching_is_not_heard(heard: Heard, tmp_path: Path) -> None:
+async def test_the_one_that_does_not_begin_by_attaching_is_not_heard(heard: Heard, tmp_path: Path) -> None:
     async with a_client(tmp_path / "t.sock") as client:
-        client.says({"type": "status", "done": 5}, ATTACH)
+        client.sends({"type": "status", "done": 5}, ATTACH)
         assert isinstance((await heard.until(1))[0], wire.Attach)
         assert heard.trainers.dropped["trainer_message_dropped"] == 1
 
 
-async def test_whoever_never_attaches_is_cut_off(heard: Heard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_one_that_never_attaches_is_cut_off(
+    heard: Heard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "ATTACH_S", 0.05)
     async with a_client(tmp_path / "t.sock") as client:
         await client.cut_off()
@@ -163,7 +168,7 @@ async def test_whoever_never_attaches_is_cut_off(heard: Heard, tmp_path: Path, m
 
 async def test_a_line_without_end_is_cut_off(heard: Heard, tmp_path: Path) -> None:
     async with a_client(tmp_path / "t.sock") as client:
-        client.says(ATTACH)
+        client.sends(ATTACH)
         client.writer.write(b"x" * (wire.MESSAGE_LIMIT_BYTES + 70_000))
         await client.cut_off()
     assert (await heard.until(2))[-1] is None
@@ -172,7 +177,7 @@ async def test_a_line_without_end_is_cut_off(heard: Heard, tmp_path: Path) -> No
 
 async def test_a_trainer_that_does_not_read_is_cut_off(heard: Heard, tmp_path: Path) -> None:
     async with a_client(tmp_path / "t.sock") as client:
-        client.says(ATTACH)
+        client.sends(ATTACH)
         await heard.until(1)
         word = wire.Assign(Generation(1), Rank(0), 1, "start", wire.Store("", 1, ""), address="x" * 1_000_000)
         for _ in range(8):
@@ -186,7 +191,7 @@ async def test_there_is_room_for_so_many_and_no_more(
 ) -> None:
     monkeypatch.setattr(module, "CONNECTIONS_MOST", 1)
     async with a_client(tmp_path / "t.sock") as first:
-        first.says(ATTACH)
+        first.sends(ATTACH)
         await heard.until(1)
         async with a_client(tmp_path / "t.sock") as second:
             await second.cut_off()
@@ -201,7 +206,7 @@ async def test_the_end_of_the_agent_is_the_end_of_all_connections(tmp_path: Path
     async with contextlib.AsyncExitStack() as stack:
         async with heard.trainers.serving(path, to_others=False):
             client = await stack.enter_async_context(a_client(path))
-            client.says(ATTACH)
+            client.sends(ATTACH)
             await heard.until(1)
         await client.cut_off()
         assert not path.exists()
@@ -221,7 +226,7 @@ async def test_a_path_that_is_too_long_for_a_socket_is_shortened_unless_another_
 ) -> None:
     long = tmp_path / ("x" * 100)
     async with socket_for(long, elsewhere=False) as path:
-        assert len(str(path)) <= module.SOCKET_PATH_BYTES
+        assert len(str(path)) <= PATH_BYTES
         assert path.parent.is_dir()
     with pytest.raises(UserError, match="too long"):
         async with socket_for(long, elsewhere=True):
@@ -252,8 +257,8 @@ def test_words_are_said_as_the_sdk_reads_them() -> None:
         "held": [],
     }
 
-    hot = HotWorld(Entry.REPAIR, (1, -1), (), 7, Rank(1), (Rank(0),), (((0, 3),), ()))
-    repaired = Enter(an_assignment(3, *members, store=store, hot=hot), Rank(0))
+    live = LiveWorld(Entry.REPAIR, (1, -1), (), 7, Rank(1), (Rank(0),), (((0, 3),), ()))
+    repaired = Enter(an_assignment(3, *members, store=store, live=live), Rank(0))
     said = json.loads(wire.encode_order(order_of(repaired, "10.0.0.7")))
     chosen = ("entry", "previous", "resume", "source", "laggards", "held", "leaves")
     assert [said[name] for name in chosen] == ["repair", [1, -1], 7, 1, [0], [[[0, 3]], []], False]

@@ -1,4 +1,4 @@
-"""`tradewind budget`: what a job may spend, and a way to raise it."""
+"""`tradewind budget`: the budget of a job, and raising it."""
 
 from collections.abc import Iterator
 
@@ -10,9 +10,9 @@ from tradewind.client.api import Api
 from tradewind.terminal import output
 
 ACTIONS = {
-    WhenSpent.PAUSE: "it gives its machines back and waits for a larger budget or fewer workers",
-    WhenSpent.ON_DEMAND_OFF: "it lets its machines on demand go, and pauses if that is not enough",
-    WhenSpent.STOP: "it is stopped",
+    WhenSpent.PAUSE: "the job releases its machines and waits for a larger budget or fewer workers",
+    WhenSpent.ON_DEMAND_OFF: "the job releases its on-demand machines, and pauses if that is not enough",
+    WhenSpent.STOP: "the job stops",
 }
 
 
@@ -24,17 +24,18 @@ async def show_budget(api: Api, job: str, raise_to_usd: float | None, *, as_json
     for line in budget_lines(view):
         click.echo(line)
     more = f"tradewind budget {view.job} USD" if view.paused else f"tradewind cost {view.job}"
-    click.echo(output.next_command(more))
+    output.hint(more)
     return 0
 
 
 def budget_lines(view: BudgetView) -> Iterator[str]:
     if view.micro_usd_total is None:
-        yield f"Job {view.job} has no budget: {output.usd(view.micro_usd)} spent so far, with no limit."
+        yield f"Job {view.job} has no budget: {output.usd(view.micro_usd)} spent so far."
         if view.note:
             yield view.note
         return
-    yield f"Job {view.job} may spend {output.usd(view.micro_usd_total)}: {output.usd(view.micro_usd)} are spent."
+    spent = f"{output.usd(view.micro_usd)} spent so far"
+    yield f"Job {view.job} has a budget of {output.usd(view.micro_usd_total)}: {spent}."
     if view.note:
         yield view.note
     if view.assumed_micro_usd:
@@ -50,8 +51,7 @@ def budget_lines(view: BudgetView) -> Iterator[str]:
 
 
 def _left(view: BudgetView, total: int) -> str:
-    kept = f"{output.usd_text(view.reserve_micro_usd)} of it are kept to give its machines back"
     left = total - view.micro_usd - view.assumed_micro_usd
     if left < 0:
-        return f"nothing: {output.usd(-left)} more than that {'may be' if view.assumed_micro_usd else 'are'} spent"
-    return f"{output.usd(left)}; {kept}"
+        return f"nothing: {'up to ' if view.assumed_micro_usd else ''}{output.usd(-left)} over the budget"
+    return f"{output.usd(left)}, with a reserve of {output.usd_text(view.reserve_micro_usd)} to release its machines"

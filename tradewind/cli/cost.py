@@ -1,4 +1,4 @@
-"""`tradewind cost`: what a job has cost, what of it was of use, and where it leads."""
+"""`tradewind cost`: the cost of a job, its useful part, and a forecast."""
 
 import click
 
@@ -17,5 +17,5 @@ async def show_cost(api: Api, job: str, steps: int | None, *, as_json: bool) -> 
     if view.lines:
         click.echo()
         tables.console().print(cost_table(view.lines))
-    click.echo(output.next_command(f"tradewind status {job}"))
+    output.hint(f"tradewind status {job}")
     return 0

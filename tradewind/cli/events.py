@@ -1,4 +1,4 @@
-"""`tradewind events`: what happened to a job, or to everything, and why."""
+"""`tradewind events`: what happened to a job, or to all jobs, and why."""
 
 from messages.api import EventLine
 from runtime.plain_text import plain
@@ -13,7 +13,7 @@ async def show_events(
 ) -> int:
     await (api.version() if job is None else api.job(job))
     if follow:
-        tails = iter((tail,))  # asked for once: after a reconnect nothing may be missed
+        tails = iter((tail,))  # only of the first stream: later ones fill gaps
         seen: following.Seen[EventLine] = following.Seen(following.source_of_event)
         stream = following.follow(
             lambda: api.events(job, tail=next(tails, None), follow=True),

@@ -1,6 +1,6 @@
-"""`tradewind explain`: the last decisions about a job, with their reasons and what was not chosen.
+"""`tradewind explain`: the last decisions about a job, with their reasons and the rejected placements.
 
-A decision is an event of certain kinds. Workers come and go between two worlds: they are shown with the next world.
+A decision is an event of certain kinds. Workers that joined or left since the last world are shown with the next one.
 """
 
 import time
@@ -32,7 +32,7 @@ LEAVING = "leaving"
 
 
 async def show_decisions(api: Api, job: str, last: int, *, as_json: bool) -> int:
-    """Events are kept on the bus, so that it does not matter which master made a decision."""
+    """Shows decisions of all masters: events are stored on the bus."""
     view = await api.job(job)
     made = list(decisions([event async for event in api.events(job)]))
     if as_json:
@@ -40,15 +40,13 @@ async def show_decisions(api: Api, job: str, last: int, *, as_json: bool) -> int
             output.echo_json(decision)
         return 0
     if not made:
-        click.echo(f"Nothing was decided about job {job} yet: it is {view.phase}.")
-        click.echo(output.next_command(f"tradewind status {job}"))
+        click.echo(f"Job {job} has no decisions yet: it is {view.phase}.")
+        output.hint(f"tradewind status {job}")
         return 0
     tables.console().print(shown(made[-last:]))
     if len(made) > last:
-        click.echo(
-            f"{output.count(len(made) - last, 'decision')} before these not shown: --last {len(made)} shows all."
-        )
-    click.echo(output.next_command(f"tradewind events {job}"))
+        click.echo(f"{output.count(len(made) - last, 'earlier decision')}; --last {len(made)} shows all.", err=True)
+    output.hint(f"tradewind events {job}")
     return 0
 
 
@@ -117,25 +115,25 @@ class Explained(Struct, frozen=True):
     text: str
     why: str
     fields: dict[str, Scalar | None]
-    """Without those that are told apart."""
+    """Fields of the event, without those of `lost` and `left`."""
     came: tuple[str, ...] = ()
     left: tuple[tuple[str, str], ...] = ()
-    """Workers, and why they went, or go when a prepared world takes over."""
+    """Workers that left, or leave with a prepared world, and why."""
     lost: tuple[Loser, ...] = ()
-    """Placements that lost, the best of them first."""
+    """Rejected placements, the best first."""
 
 
 def decisions(events: Iterable[EventLine]) -> Iterator[Explained]:
-    """In the order of the events, of the newest job of this name."""
+    """The decisions about the newest job of this name, in the order of its events."""
     made: list[Explained] = []
     came: dict[str, None] = {}
     left: dict[str, str] = {}
     noticed: dict[str, str] = {}
-    told: set[str] = set()
-    """Who leaves with a world that was prepared without them: that they are gone later is no news."""
+    reported: set[str] = set()
+    """Workers that left with a prepared world; their later end is not reported again."""
     for event in events:
         if event.kind == EventKind.JOB_SUBMITTED:
-            made, came, left, noticed, told = [], {}, {}, {}, set()
+            made, came, left, noticed, reported = [], {}, {}, {}, set()
         worker = str(event.fields.get("worker") or "")
         if event.kind == EventKind.WORKER_JOINED:
             came[worker] = None
@@ -143,15 +141,17 @@ def decisions(events: Iterable[EventLine]) -> Iterator[Explained]:
             del came[worker]
         elif event.kind == EventKind.WORKER_NOTICED:
             noticed[worker] = event.why
-        elif event.kind == EventKind.WORKER_GONE and worker not in told:
+        elif event.kind == EventKind.WORKER_GONE and worker not in reported:
             left[worker] = event.why
         about = ABOUT.get(event.kind)
         if about is None:
             continue
         if event.kind == EventKind.WORLD_DECIDED:
-            leaving = [each for each in str(event.fields.get(LEAVING) or "").split(", ") if each and each not in told]
+            leaving = [
+                each for each in str(event.fields.get(LEAVING) or "").split(", ") if each and each not in reported
+            ]
             left |= {each: noticed.get(each, "") for each in leaving}
-            told.update(leaving)
+            reported.update(leaving)
             made.append(_explained(event, about, tuple(came), tuple(left.items())))
             came, left = {}, {}
         else:
@@ -197,23 +197,23 @@ def lines(decision: Explained) -> Iterator[str]:
     if figures:
         yield f"expected: {figures}"
     if decision.came:
-        yield f"came: {plain(', '.join(decision.came))}"
+        yield f"joined: {plain(', '.join(decision.came))}"
     for worker, why in decision.left:
         yield f"left: {plain(worker)}" + (f" ({output.first_line(why)})" if why else "")
 
 
 def _figures(fields: Mapping[str, Scalar | None]) -> str:
-    """Only of a placement: no other decision has its numbers."""
+    """The figures of a placement; other decisions have none."""
     if "steps_per_s" not in fields and "usd_per_hour" not in fields:
         return ""
-    told = [form.format(_number(fields[name])) for name, form in FIGURES.items() if fields.get(name) is not None]
-    return ", ".join(told)
+    reported = [form.format(_number(fields[name])) for name, form in FIGURES.items() if fields.get(name) is not None]
+    return ", ".join(reported)
 
 
 def _number(value: Scalar | None) -> str:
-    """Money may come as text, so that it is shown as it was counted."""
+    """The number as text. Money may already be text, to keep its decimals."""
     return output.number(value) if isinstance(value, int | float) else str(value)
 
 
 def _losers(lost: Sequence[Loser]) -> Table:
-    return tables.table(("NOT CHOSEN", "WHY"), ((each.placement, each.why_not) for each in lost))
+    return tables.table(("REJECTED", "WHY"), ((each.placement, each.why_not) for each in lost))

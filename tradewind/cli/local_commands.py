@@ -1,4 +1,4 @@
-"""Options and help of the commands that start all that they need on this machine: `demo` and `run`."""
+"""Options and help of `demo` and `run`, which start everything that they need on this machine."""
 
 import os
 import re
@@ -10,12 +10,13 @@ from typing import NamedTuple
 import click
 
 from runtime.errors import UserError
+from tradewind.cli.failures import reporter
 from tradewind.cli.options import Number, Whole
 from tradewind.cli.torchrun_options import given_of, torchrun_options
 from tradewind.demo import FLEET, SCRIPT
 
 CLOUD_S = 100.0
-"""In less a run may be over before it was told all: a master may take ten seconds to see that a zone is empty."""
+"""Shortest run with a cloud, in seconds: the master needs up to ten seconds to find a zone out of machines."""
 LOCAL_S = 30.0
 NNODES = re.compile(r"^(?:(?P<min>[1-9]\d*):)?(?P<max>[1-9]\d*)$")
 
@@ -29,35 +30,36 @@ Examples:
   tradewind demo --json | jq .changes
 
 \b
-It starts its own nats-server, or uses the one at TRADEWIND_NATS_URL. The exit code is 0 only if all checks passed.
+The command starts its own nats-server, or uses the one at TRADEWIND_NATS_URL. The exit code is 1 if a check fails.
 """
 )
 @click.option(
     "--cloud/--local",
     default=True,
     show_default=True,
-    help="Machines of a simulated cloud with two regions, or plain processes.",
+    help="Use machines of a simulated cloud with two regions, or plain processes.",
 )
 @click.option("--steps", type=Whole(min=60), default=300, show_default=True, help="Steps to train.")
-@click.option("--workers", type=Whole(min=2, max=12), default=4, show_default=True, help="Workers to begin with.")
+@click.option("--workers", type=Whole(min=2, max=12), default=4, show_default=True, help="Workers at the start.")
 @click.option(
     "--seconds",
     type=Number(max=600),
-    help=f"How long all steps take together, at least.  [default and least: {CLOUD_S:g}, with --local {LOCAL_S:g}]",
+    show_default=f"{CLOUD_S:g}, also the minimum; with --local {LOCAL_S:g}",
+    help="Shortest duration of all steps together, in seconds.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The report as JSON on standard output.")
-@click.option("--keep", is_flag=True, help="Keep the folder with logs, checkpoint and state.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, also errors.")
+@click.option("--keep", is_flag=True, help="Do not delete the folder with logs, checkpoint and state.")
 def demo(cloud: bool, steps: int, workers: int, seconds: float | None, as_json: bool, keep: bool) -> None:
-    """Train a small model on this machine; take machines away from it; report what happened, and check it."""
+    """Train a small model on this machine, remove and add machines, report what happened and check it."""
     if not SCRIPT.is_file():
         raise UserError(
-            "The demonstration's training script comes with the repository, not with the installed package.",
-            "make demo, in a clone of the repository",
+            "The training script of the demonstration is in the repository, not in the installed package.",
+            "run `make demo` in a clone of the repository",
         )
     needed_s = CLOUD_S if cloud else LOCAL_S
     if seconds is not None and not seconds >= needed_s:
         raise UserError(
-            f"{seconds:g} s is too short to show everything that is checked; use {needed_s:g} to 600 s.",
+            f"{seconds:g} s is too short for all checks; use {needed_s:g} to 600 s.",
             f"tradewind demo{'' if cloud else ' --local'} --seconds {needed_s:g}",
         )
     from runtime.process import run
@@ -74,11 +76,11 @@ def demo(cloud: bool, steps: int, workers: int, seconds: float | None, as_json: 
         keep=keep,
         fleet=FLEET.read_text() if cloud else None,
     )
-    sys.exit(run(lambda stop: demonstration.result(os.environ, stop)))
+    sys.exit(run(lambda stop: demonstration.result(os.environ, stop), report=reporter(as_json=as_json)))
 
 
 class Nodes(NamedTuple):
-    """torchrun's MIN:MAX."""
+    """The numbers of torchrun's MIN:MAX."""
 
     least: int
     most: int
@@ -92,7 +94,7 @@ def _nodes(context: click.Context, parameter: click.Parameter, value: str) -> No
 
 
 def _ranks(context: click.Context, parameter: click.Parameter, value: str) -> int:
-    """A number, or one of torchrun's words for it."""
+    """The ranks of each worker, from a number or one of torchrun's words."""
     if value.isdigit() and int(value) > 0:
         return int(value)
     gpus = len([*Path("/dev").glob("nvidia[0-9]*")])
@@ -104,7 +106,7 @@ def _ranks(context: click.Context, parameter: click.Parameter, value: str) -> in
 
 
 def _split(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """As a shell would."""
+    """Splits the arguments as a shell does."""
     try:
         return tuple(part for value in values for part in shlex.split(value))
     except ValueError as error:
@@ -131,44 +133,47 @@ def _modules(context: click.Context, parameter: click.Parameter, values: tuple[s
 Examples:
   tradewind run train.py --epochs 3
   tradewind run --workers 4 train.py --epochs 3       one rank on each of 4 workers
-  tradewind run --workers 2:4 train.py                goes on with 2, 3 or 4 of them
+  tradewind run --workers 2:4 train.py                trains with 2, 3 or 4 workers
   tradewind run --nproc-per-node 4 -m my.train        4 ranks on one worker, as with torchrun
 """,
 )
+@click.option("--workers", "--nnodes", callback=_nodes, default="1", metavar="[MIN:]N", help="Workers on this machine.")
 @click.option(
-    "--workers", "--nnodes", callback=_nodes, default="1", metavar="[MIN:]N", help="Workers on this machine.  [1]"
+    "--min-workers", type=Whole(min=1), show_default="MIN, else 1", help="Continue with this number of workers or more."
 )
-@click.option("--min-workers", type=Whole(min=1), help="Keep training with as few as this.  [MIN, else 1]")
-@click.option("--nproc-per-node", callback=_ranks, default="1", metavar="K", help="Ranks on each worker.  [1]")
+@click.option("--nproc-per-node", callback=_ranks, default="1", metavar="K", help="Ranks on each worker.")
 @click.option(
     "--max-failures",
     "--max-restarts",
     type=Whole(min=0),
     default=0,
-    help="How often the script may fail and is started again; lost workers do not count.  [0]",
+    help="Failures of the script after which it restarts. Lost workers do not count.",
 )
-@click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as with `python -m`.")
+@click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`.")
 @click.option(
     "--restart-args",
     callback=_split,
     multiple=True,
     metavar="ARGS",
-    help="Arguments that SCRIPT gets when it is started again, such as --init_from=resume; may be repeated.",
+    show_default="none",
+    help="More arguments for SCRIPT when it restarts, such as --init_from=resume; may be repeated.",
 )
 @click.option(
     "--checkpoint-path",
     metavar="PATH",
-    help="A file or folder that SCRIPT changes with each checkpoint: then workers that wait are admitted.",
+    show_default="none",
+    help="File or folder that SCRIPT changes with each checkpoint. Waiting workers join after a change.",
 )
 @click.option(
     "--preload",
     callback=_modules,
     multiple=True,
     metavar="MODULES",
+    show_default="none",
     help="Modules to import once for all restarts, such as transformers,lightning; may be repeated.",
 )
-@click.option("--python", help="The interpreter that has the script's packages.  [this one]")
-@click.option("--standalone", is_flag=True, hidden=True, help="As torchrun has it: always so.")
+@click.option("--python", show_default="this one", help="Interpreter with the script's packages.")
+@click.option("--standalone", is_flag=True, hidden=True, help="No effect: a run is always standalone.")
 @torchrun_options
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -186,10 +191,10 @@ def run(
     script: str,
     args: tuple[str, ...],
 ) -> None:
-    """Run SCRIPT with ARGS on this machine, as torchrun would, and start all that it needs.
+    """Run SCRIPT with ARGS on this machine, as torchrun would, and start everything that it needs.
 
-    Each rank's lines come with its rank in front; lines of Tradewind's own go to standard error. The exit code is that
-    of the script.
+    Each line of a rank begins with its rank. Lines of Tradewind go to standard error. The exit code is that of the
+    script.
     """
     from tradewind.cli.run import RestartOptions, run_here, spec_of
     from tradewind.terminal import output

@@ -11,21 +11,24 @@ from tradewind.client.watch import is_over
 from tradewind.terminal import output
 
 
-async def show_logs(api: Api, job: str, *, rank: int | None, tail: int | None, follow: bool) -> int:
+async def show_logs(
+    api: Api, job: str, *, rank: int | None, tail: int | None, follow: bool, as_json: bool = False
+) -> int:
     await api.job(job)
     lines = _followed_lines(api, job, rank, tail) if follow else api.logs(job, rank=rank, tail=tail)
     count = 0
     async for line in lines:
-        output.show_line(line)
+        output.echo_json(line) if as_json else output.show_line(line)
         count += 1
-    if count == 0 and tail != 0:
+    if count == 0 and tail != 0 and not as_json:
         whose = f"Rank {rank} of job" if rank is not None else "Job"
-        click.echo(f"{whose} {job} has printed nothing yet. {output.next_command(f'tradewind status {job}')}", err=True)
+        click.echo(f"{whose} {job} has printed nothing yet.", err=True)
+        output.hint(f"tradewind status {job}")
     return 0
 
 
 def _followed_lines(api: Api, job: str, rank: int | None, tail: int | None) -> AsyncIterator[LogLine]:
-    """The tail is asked for once: after a reconnect every line since is wanted."""
+    """The lines until the job ends. Only the first stream is limited to the tail; later ones fill gaps."""
     tails = iter((tail,))
     return follow(
         lambda: api.logs(job, rank=rank, tail=next(tails, None), follow=True),

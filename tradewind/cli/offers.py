@@ -1,4 +1,4 @@
-"""`tradewind offers`: which machines may be had where, as a master tells it, or the shipped data if none answers."""
+"""`tradewind offers`: the offered machines and their zones, from a master or from the shipped data."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from tradewind.terminal import output, tables
 from tradewind.terminal.offers import offer_table
 
 MASTER_S = 3.0
-"""Seconds that a master is waited for: without one there is the shipped data."""
+"""Seconds to wait for a master before the shipped data is used."""
 
 
 async def show_offers(wanted: frozenset[str] | None, region: str, *, as_json: bool) -> int:
@@ -28,20 +28,24 @@ async def show_offers(wanted: frozenset[str] | None, region: str, *, as_json: bo
         output.echo_json(structs.replace(known, offers=chosen))
     else:
         tables.console().print(offer_table(chosen))
-        click.echo(f"\n{len(chosen)} offers; {prices_of(known)} in USD an hour, of a whole machine.")
+        click.echo(f"\n{len(chosen)} offers; {prices_of(known)} in USD per hour for a whole machine.")
     if known.not_refreshed and not known.of_the_moment:
-        click.echo(f"The price list could not be refreshed: {known.not_refreshed}", err=True)
+        click.echo(f"The price list is not refreshed: {known.not_refreshed}", err=True)
     if why:
-        click.echo(f"What was seen of these zones is not known here: {why}", err=True)
+        click.echo(no_observations(why), err=True)
     return 0
 
 
+def no_observations(why: str) -> str:
+    return f"No observations of zones: {why}"
+
+
 def prices_of(known: OfferList) -> str:
-    return f"prices of {'the moment' if known.of_the_moment else known.date}"
+    return f"{'current prices' if known.of_the_moment else f'prices of {known.date}'}"
 
 
 async def known_offers(environ: Mapping[str, str]) -> tuple[OfferList, str]:
-    """The master's offers; or the shipped ones, with the reason why no master told them."""
+    """The offers of the master; or the shipped ones, with the reason why the master's are missing."""
     try:
         async with asyncio.timeout(MASTER_S), connected(environ) as api:
             return await api.offers(), ""
@@ -53,14 +57,14 @@ async def known_offers(environ: Mapping[str, str]) -> tuple[OfferList, str]:
 
 
 def select(known: OfferList, accelerators: frozenset[str] | None, region: str) -> tuple[OfferView, ...]:
-    """Those that were asked for, the cheapest GPU first."""
+    """The matching offers, the cheapest GPU first. Raises `UserError` if there is none."""
     chosen = [
         offer
         for offer in known.offers
         if (accelerators is None or offer.accelerator in accelerators) and is_in(offer, region)
     ]
     if not chosen:
-        raise UserError(_nothing(known, region), "tradewind offers", ())
+        raise UserError(_nothing(known, region), "tradewind offers")
     return tuple(sorted(chosen, key=lambda offer: (_cheapest(offer) / offer.gpus, offer.zone, offer.gpus)))
 
 
@@ -86,5 +90,5 @@ def accelerators_named(gpu: str | None) -> frozenset[str] | None:
 def _nothing(known: OfferList, region: str) -> str:
     regions = sorted({offer.region for offer in known.offers})
     if region and not any(is_in(offer, region) for offer in known.offers):
-        return f"Nothing is offered in {region!r}; there are offers in {', '.join(regions)}."
-    return f"That accelerator is not offered in {region!r}."
+        return f"No machine is offered in {region!r}; there are offers in {', '.join(regions)}."
+    return f"This accelerator is not offered in {region!r}."

@@ -1,6 +1,6 @@
-"""Resources in the cloud that no live job owns: found, described and removed.
+"""Finds, describes and removes cloud resources that no live job owns.
 
-The cloud is looked at once to show what there is, and again before each removal.
+The command reads the cloud once for the list, and again before each removal.
 """
 
 import asyncio
@@ -19,9 +19,8 @@ from controlplane.clouds.interface import Cloud, ClusterInfo, MachineInfo, PoolI
 from controlplane.clouds.outcomes import Refused, Unreachable, with_hint
 from controlplane.clouds.spec import Fleet
 from controlplane.fleet.interpretation import removal_command
-from controlplane.ledger.pricing import Market, market_of
+from controlplane.ledger.pricing import Market, market_of, rate_of
 from controlplane.reaper import findings
-from controlplane.reaper.costs import micro_usd_per_hour
 from controlplane.reaper.findings import Clusters, Findings, Found
 from controlplane.reaper.inventory import Inventory, Resource, look, name_of
 from controlplane.reaper.removing import Fate, Removal, remove_patiently
@@ -30,13 +29,13 @@ from runtime.errors import UserError
 from tradewind.cli.live_jobs import Known, NobodyKnows, known_jobs
 from tradewind.terminal import output
 
-SILENCE = "The cloud does not tell what there is"
+SILENCE = "The cloud does not list its resources"
 PATIENCE_S = 900.0
-"""Seconds that a removal may be held up: a pool without machines in its zone is busy being made for ten minutes."""
+"""Most seconds that a removal waits: the creation of a pool in a zone without machines takes ten minutes."""
 AT_ONCE = 4
 
-WhyKept = Callable[[Found], Awaitable[str]]
-"""Why something must not be removed, as of now; raises `NobodyKnows`, or `UserError` where it cannot be known."""
+WhyNotRemoved = Callable[[Found], Awaitable[str]]
+"""Why a resource must not be removed now; raises `NobodyKnows`, or `UserError` if that is unknown for good."""
 
 
 class OrphanView(Struct, frozen=True):
@@ -44,22 +43,22 @@ class OrphanView(Struct, frozen=True):
     """`pool`, `cluster` or `machine`."""
     name: str
     cluster: str
-    """Empty for a machine that is in no pool."""
+    """Empty for a machine without a pool."""
     zone: str
-    """Or location, of a cluster."""
+    """Zone, or location of a cluster."""
     job: str | None
     why: str
     since: float | None
-    """Unix seconds; none where nobody knows."""
+    """Unix seconds; None if unknown."""
     machines: int
     micro_usd_per_hour: int | None
-    """Of these machines; none where a price is not known."""
+    """Price of these machines; None if a price is unknown."""
     command: str
     """The command that removes it."""
     outcome: str = "found"
     """`found`, `removed`, `left` or `failed`."""
     trouble: str = ""
-    """Why it failed."""
+    """Why the removal failed."""
 
 
 class ReapView(Struct, frozen=True):
@@ -71,7 +70,7 @@ class ReapView(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a person asked for."""
+    """The options of the command."""
 
     clusters: bool
     yes: bool
@@ -86,27 +85,27 @@ class Looked:
 
 
 async def look_around(cloud: Cloud, fleet: Fleet, wish: Wish) -> Looked:
-    """The cloud is looked at first: of all that is seen the job was known before. Raises `UserError`."""
+    """Reads the cloud, then the live jobs, so that the job of each resource is known. Raises `UserError`."""
     inventory = await look(cloud)
     if isinstance(inventory, Unreachable):
-        raise NobodyKnows(f"{SILENCE}: {inventory.detail}", "again in a moment")
+        raise NobodyKnows(f"{SILENCE}: {inventory.detail}", "retry in a moment")
     if isinstance(inventory, Refused):
         raise UserError(f"{SILENCE}: {inventory.detail}", inventory.hint)
-    known = Known({}, "you: no job lives") if wish.assume_no_jobs else await known_jobs(fleet, os.environ)
+    known = Known({}, "--assume-no-jobs") if wish.assume_no_jobs else await known_jobs(fleet, os.environ)
     if wish.clusters and wish.yes and known.master:
         raise UserError(
-            f"The master at {known.master} would make the clusters again as soon as they are gone.",
-            "end it first; its jobs are then read from its bus, at TRADEWIND_NATS_URL",
+            f"The master at {known.master} would create the clusters again.",
+            "end it first, and set TRADEWIND_NATS_URL to its bus",
         )
     mine = findings.FleetScope(fleet.name, [ClusterName(cluster.name) for cluster in fleet.clusters])
     which = Clusters.ALL if wish.clusters else Clusters.UNNAMED
     return Looked(inventory, known, findings.sort_out(inventory, known.claims, mine, time.time(), which))
 
 
-async def why_kept(cloud: Cloud, fleet: Fleet, wish: Wish, found: Found) -> str:
-    """Others are removed first, which may take minutes: empty if it is still to go. Raises `UserError`."""
+async def why_not_removed(cloud: Cloud, fleet: Fleet, wish: Wish, found: Found) -> str:
+    """Why the resource must be kept, or empty. Reads everything again. Raises `UserError`."""
     now = await look_around(cloud, fleet, wish)
-    return findings.why_kept(found, now.inventory, now.findings)
+    return findings.why_not_removed(found, now.inventory, now.findings)
 
 
 def orphan_view(found: Found, cost: int | None, command: str) -> OrphanView:
@@ -128,18 +127,18 @@ def _named(found: Found) -> tuple[str, str, str, str]:
 
 
 async def prices_now(cloud: Cloud) -> Market:
-    """Prices of the moment, for people only: where the cloud tells none, those of the catalog are shown."""
+    """Current prices, for display. If the cloud has none, the prices of the catalog apply."""
     prices = await cloud.market()
     return {} if isinstance(prices, Unreachable | Refused) else market_of(prices)
 
 
 def described(found: Found, fleet: Fleet, path: Path, wish: Wish, market: Market) -> OrphanView:
-    cost = micro_usd_per_hour(found.machines, market, shipped_catalog())
+    cost = _micro_usd_per_hour(found.machines, market)
     return orphan_view(found, cost, _command(found.resource, fleet, path, wish))
 
 
 def _command(resource: Resource, fleet: Fleet, path: Path, wish: Wish) -> str:
-    """The command that removes it; ours removes no machine outside a pool."""
+    """The command that removes the resource. `tradewind reap` does not remove machines without a pool."""
     if isinstance(resource, MachineInfo):
         return removal_command(fleet, os.environ, resource)
     flags = [*(["--clusters"] if wish.clusters else []), *(["--assume-no-jobs"] if wish.assume_no_jobs else [])]
@@ -147,13 +146,13 @@ def _command(resource: Resource, fleet: Fleet, path: Path, wish: Wish) -> str:
 
 
 async def remove_all(
-    cloud: Cloud, found: Sequence[Found], views: Sequence[OrphanView], why_kept: WhyKept
+    cloud: Cloud, found: Sequence[Found], views: Sequence[OrphanView], why_not_removed: WhyNotRemoved
 ) -> list[OrphanView]:
     turns = asyncio.Semaphore(AT_ONCE)
 
     async def remove(each: Found, view: OrphanView) -> OrphanView:
         async with turns:
-            return _told(each, view, await _removed(cloud, each, why_kept))
+            return _reported(each, view, await _removed(cloud, each, why_not_removed))
 
     async with asyncio.TaskGroup() as tasks:
         removals = [
@@ -163,26 +162,26 @@ async def remove_all(
     return [removal.result() for removal in removals]
 
 
-async def _removed(cloud: Cloud, found: Found, why_kept: WhyKept) -> Removal:
+async def _removed(cloud: Cloud, found: Found, why_not_removed: WhyNotRemoved) -> Removal:
     name = name_of(found.resource)
     output.say(f"removing {name}")
 
-    async def looked_at_again() -> str | Unreachable:
+    async def checked_again() -> str | Unreachable:
         try:
-            return await why_kept(found)
+            return await why_not_removed(found)
         except NobodyKnows as error:
-            return Unreachable(error.sentence.rstrip("."))
+            return Unreachable(error.message.rstrip("."))
 
     def waits(why: str) -> None:
         output.say(f"{name} waits: {why}")
 
     try:
-        return await remove_patiently(cloud, found.resource, PATIENCE_S, waits, looked_at_again)
+        return await remove_patiently(cloud, found.resource, PATIENCE_S, waits, checked_again)
     except UserError as error:
-        return Removal(Fate.STUCK, error.sentence.rstrip("."))
+        return Removal(Fate.STUCK, error.message.rstrip("."))
 
 
-def _told(found: Found, view: OrphanView, removal: Removal) -> OrphanView:
+def _reported(found: Found, view: OrphanView, removal: Removal) -> OrphanView:
     name, why = name_of(found.resource), removal.why
     match removal.fate:
         case Fate.GONE:
@@ -193,7 +192,15 @@ def _told(found: Found, view: OrphanView, removal: Removal) -> OrphanView:
             return structs.replace(view, outcome="left", why=why)
         case Fate.STUCK:
             hint = view.command if isinstance(found.resource, MachineInfo) else ""
-            output.say(f"{name} could not be removed: {with_hint(why, hint)}")
+            output.say(f"{name} is not removed: {with_hint(why, hint)}")
             return structs.replace(view, outcome="failed", trouble=why)
         case _:
             assert_never(removal.fate)
+
+
+def _micro_usd_per_hour(machines: Sequence[MachineInfo], market: Market) -> int | None:
+    """The price of the machines, without disks, system pools and cluster fees; None if one price is unknown."""
+    catalog = shipped_catalog()
+    prices = [rate_of(machine.kind, market, catalog).paid for machine in machines]
+    known = [price for price in prices if price is not None]
+    return sum(known) if len(known) == len(prices) else None

@@ -1,4 +1,4 @@
-"""A plan as text and as JSON: the best placement, and what else was considered."""
+"""A plan as text and as JSON: the best placement and its alternatives."""
 
 import click
 from msgspec import Struct
@@ -36,28 +36,28 @@ def print_plan(
     tables.console().print(plan_table(made, gpus_per_node=spec.workers.ranks))
     click.echo(f"\n{made.why}; {prices}." if not is_assumed else f"\n{prices}.")
     if measured is not None:
-        click.echo(f"Job {spec.name} was measured while it trained: a step is {output.step_text(measured)}.")
+        click.echo(f"Measured while job {spec.name} trained: a step is {output.step_text(measured)}.")
     if is_assumed:
         by_price = spec.capacity is None or spec.capacity.objective is Objective.COST
         click.echo(
-            "The job file has no `profile`, and no job of this name was measured: machines are compared by "
-            f"{'their price for an hour of GPU' if by_price else 'the peak figures of their makers'}, not by the speed "
-            "of this model. Their number and distance suit a model of 350 million parameters. "
-            "Give a `profile` (docs/planning.md), or let a run with the SDK measure it."
+            "The job file has no `profile`, and no job of this name was measured. The plan compares machines by "
+            f"{'the price of a GPU hour' if by_price else 'the peak figures of their makers'}, not by the speed of "
+            "this model, and assumes a model of 350 million parameters. "
+            "Write a `profile` (docs/planning.md), or measure it with a run that uses the SDK."
         )
     if is_assumed and spec.capacity is not None and spec.capacity.deadline is not None:
-        click.echo(f"Nobody knows yet whether it is done in time: {UNMEASURED}.")
+        click.echo(f"It is unknown whether the job meets its deadline: {UNMEASURED}.")
     if made.limited_by:
         page = f" Ask for more at {quotas_page}." if quotas_page else ""
-        click.echo(f"More nodes cannot be had: {no_room(made.limited_by)}.{page}")
+        click.echo(f"No more nodes are possible: {no_room(made.limited_by)}.{page}")
     if not spec.pod.gpu:
-        click.echo(f"Warning: job {spec.name}: {IDLE_GPUS}.")
+        click.echo(f"Warning: job {spec.name}: {IDLE_GPUS}.", err=True)
     if not made.proven:
-        click.echo("There are too many ways to try all: a better one may exist.")
+        click.echo("The planner did not try all placements: a better one may exist.")
 
 
 def plan_table(made: Plan, *, gpus_per_node: int) -> Table:
-    """Steps, and what depends on them, only where they are known."""
+    """The placements with their figures. Figures per step are left out if the speed is unknown."""
     is_assumed = made.score is not None and made.score.is_assumed
     figures = (">USD/H", ">USD/GPU-H", ">RISK/H") if is_assumed else STEP_FIGURES
 
@@ -79,7 +79,7 @@ def _wanted(made: Plan) -> str:
 
 
 def _nodes(nodes: Nodes) -> tuple[Text, ...]:
-    """Several kinds of machines stand below each other."""
+    """One line for each kind of machine."""
     where = [f"{count} × {choice.accelerator} {choice.zone}" for choice, count in nodes.items()]
     what = [f"{choice.machine_type}{'' if choice.spot else ' on demand'}" for choice in nodes]
     return tuple(Text("\n".join(map(plain, lines))) for lines in (where, what))
@@ -115,11 +115,11 @@ class NodesView(Struct, frozen=True):
 class PlacementView(Struct, frozen=True):
     nodes: tuple[NodesView, ...]
     steps_per_s: float | None
-    """Null, as all that depends on it, where the time of a step is unknown."""
+    """Null if the time of a step is unknown, like all figures that depend on it."""
     machines_micro_usd_per_hour: int
     egress_micro_usd_per_hour: int | None
     risk_micro_usd_per_hour: int
-    """Nobody bills it: what the losses to expect would cost."""
+    """The expected cost of losses; not part of any bill."""
     micro_usd_per_1000_steps: int | None
     why: str
 
@@ -134,12 +134,12 @@ class PlanView(Struct, frozen=True):
     best: PlacementView
     alternatives: tuple[PlacementView, ...]
     is_assumed: bool
-    """There is no profile: machines are compared by price."""
+    """True without a profile: machines are compared by price or peak speed."""
     proven: bool
     measured: MeasuredProfile | None = None
-    """By the job of this name, while it trained."""
+    """What the job of this name measured while it trained."""
     limited_by: tuple[QuotaLimit, ...] = ()
-    """Quotas that leave no room for another node, where the job may have more."""
+    """Quotas that prevent more nodes, although the job could use more."""
 
 
 def plan_view(job: str, made: Plan, *, is_assumed: bool, measured: MeasuredProfile | None = None) -> PlanView | None:

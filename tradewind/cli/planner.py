@@ -1,4 +1,4 @@
-"""The planner, run on the offers of a master or of the shipped data, and of those on what a fleet may use."""
+"""Runs the planner on the offers of a master, of the shipped data, or of a fleet."""
 
 from collections.abc import Mapping, Sequence
 
@@ -24,18 +24,18 @@ from messages.offers import OfferList, OfferView
 from runtime.errors import UserError
 
 
-class Offered(Struct, frozen=True):
+class FleetOffers(Struct, frozen=True):
     offers: Sequence[Offer]
     links: Links
     seen: Seen
     limits: Mapping[MachineKind, int] | None = None
-    """Nodes, where a fleet says so."""
+    """Most nodes of each kind, if a fleet limits them."""
     quotas: Quotas = UNLIMITED
-    """As the master read them."""
+    """The quotas that the master has read."""
 
 
-def offered(known: OfferList) -> Offered:
-    """What the master does not tell of a machine, such as its network, is in the shipped data."""
+def fleet_offers(known: OfferList) -> FleetOffers:
+    """The offers of a master, with details from the shipped data, such as the network."""
     shipped = shipped_catalog()
     pairs = [
         (view, offer)
@@ -54,7 +54,7 @@ def offered(known: OfferList) -> Offered:
             0.0,
         )
 
-    return Offered([_priced(offer, view) for view, offer in pairs], shipped_links(), seen, quotas=_quotas(known))
+    return FleetOffers([_priced(offer, view) for view, offer in pairs], shipped_links(), seen, quotas=_quotas(known))
 
 
 def _quotas(known: OfferList) -> Quotas:
@@ -69,12 +69,12 @@ def _quotas(known: OfferList) -> Quotas:
     return Quotas(left, needs, known.quotas_page)
 
 
-def of_fleet(found: Offered, fleet: Fleet) -> Offered:
+def of_fleet(found: FleetOffers, fleet: Fleet) -> FleetOffers:
     known = offers(fleet)
     left = priced(Catalog(tuple(found.offers), "", ""), known)
     if not left:
         raise UserError(
-            f"Fleet {fleet.name} offers no machine whose price is known.",
+            f"Fleet {fleet.name} offers no machine with a known price.",
             "compare its `offers` with `tradewind offers`",
         )
     return structs.replace(found, offers=left, limits=limits_of(known))
@@ -89,8 +89,8 @@ def _priced(offer: Offer, view: OfferView) -> Offer:
     )
 
 
-def planned(spec: JobSpec, found: Offered, name: str, profile: Profile) -> Plan:
-    """Raises `UserError` where there is no plan."""
+def planned(spec: JobSpec, found: FleetOffers, name: str, profile: Profile) -> Plan:
+    """The plan. Raises `UserError` if there is none."""
     criteria = criteria_of(spec)
     market = market_of(criteria, found.offers, found.links, seen=found.seen, limits=found.limits, quotas=found.quotas)
     problems = refusals(spec, criteria, found.offers, market, profile)

@@ -1,4 +1,4 @@
-"""What ranks print, to files and to the terminal, as torchrun's --log-dir, --tee and --redirects ask for."""
+"""Writes the ranks' output to files and the terminal, for torchrun's --log-dir, --tee and --redirects."""
 
 import contextlib
 import tempfile
@@ -12,7 +12,7 @@ from tradewind.terminal import output
 
 
 class RankLogs:
-    """Files of each rank in a folder of the job, opened when they are first written to."""
+    """Files of each rank in the job's folder, opened at their first line."""
 
     def __init__(self, outputs: Outputs, job: str) -> None:
         self._tee, self._redirects, self._shown = outputs.tee, outputs.redirects, outputs.shown
@@ -31,14 +31,14 @@ class RankLogs:
         try:
             self._open.close()
         except OSError as error:
-            self._give_up(error)
+            self._stop_writing(error)
 
     def take(self, line: LogLine) -> None:
         if self.folder is not None and (self._redirects.has(line) or self._tee.has(line)):
             try:
                 self._file(self.folder, line).write(f"{line.line}\n")
             except OSError as error:
-                self._give_up(error)
+                self._stop_writing(error)
         redirected = self.folder is not None and self._redirects.has(line)
         if not redirected and (self._shown is None or line.rank in self._shown):
             output.show_line(line)
@@ -51,9 +51,9 @@ class RankLogs:
             self._files[key] = self._open.enter_context(path.open("a", buffering=1))
         return self._files[key]
 
-    def _give_up(self, error: OSError) -> None:
-        """The job is worth more than its files: all lines are shown from here on."""
-        output.say(f"cannot write to {self.folder}: {error.strerror}; from here on the lines are only shown")
+    def _stop_writing(self, error: OSError) -> None:
+        """Stops writing files, so that the job continues. All further lines are shown."""
+        output.say(f"cannot write to {self.folder}: {error.strerror}; further lines are only shown")
         self.folder = None
         with contextlib.suppress(OSError):
             self._open.close()
@@ -66,6 +66,6 @@ def _made(folder: str | None, job: str) -> Path:
     except OSError as error:
         what = f"folder {folder}" if folder is not None else "temporary folder"
         raise UserError(
-            f"The {what} for --log-dir cannot be made: {error.strerror}.", "give another one with --log-dir"
+            f"The {what} for --log-dir cannot be created: {error.strerror}.", "choose another folder with --log-dir"
         ) from error
     return path

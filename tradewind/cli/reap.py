@@ -1,4 +1,4 @@
-"""`tradewind reap`: what belongs to no live job in the cloud, and its removal."""
+"""`tradewind reap`: shows and removes cloud resources that no live job owns."""
 
 import os
 import time
@@ -12,13 +12,19 @@ from rich.table import Table
 
 from controlplane.clouds.spec import Fleet
 from controlplane.fleet.interpretation import open_cloud
-from runtime.process import EXIT_FAILED
+from runtime.exit_codes import EXIT_FAILED
 from tradewind.cli.live_jobs import Known
-from tradewind.cli.orphans import OrphanView, ReapView, Wish, described, look_around, prices_now, remove_all, why_kept
+from tradewind.cli.orphans import (
+    OrphanView,
+    ReapView,
+    Wish,
+    described,
+    look_around,
+    prices_now,
+    remove_all,
+    why_not_removed,
+)
 from tradewind.terminal import output, tables
-
-EXIT_FOUND = 3
-"""Something was found, and --yes was not given."""
 
 
 async def show_orphans(fleet: Fleet, path: Path, wish: Wish, *, as_json: bool) -> int:
@@ -32,7 +38,7 @@ async def show_orphans(fleet: Fleet, path: Path, wish: Wish, *, as_json: bool) -
         if not as_json:
             _print(fleet, known, orphans, left)
         if wish.yes:
-            orphans = await remove_all(cloud, found.orphans, orphans, partial(why_kept, cloud, fleet, wish))
+            orphans = await remove_all(cloud, found.orphans, orphans, partial(why_not_removed, cloud, fleet, wish))
         if as_json:
             output.echo_json(ReapView(fleet.name, known.source, tuple(orphans), tuple(left)))
         return _end(orphans, wish, as_json=as_json)
@@ -44,21 +50,21 @@ def _print(fleet: Fleet, known: Known, orphans: Sequence[OrphanView], left: Sequ
     if orphans:
         tables.console().print(orphan_table(orphans, time.time()))
         costs = [each.micro_usd_per_hour for each in orphans]
-        some = "" if None not in costs else " at least, for not all prices are known"
+        some = "" if None not in costs else " or more, because some prices are unknown"
         total = output.usd_text(sum(cost for cost in costs if cost is not None))
         click.echo(f"\n{len(orphans)} found; their machines cost {total} USD an hour{some}.")
     else:
         click.echo(_nothing(fleet, left))
     for each in left:
         whose = f" of job {each.job}" if each.job else ""
-        click.echo(f"Left alone: {each.kind} {each.name}{whose}: {each.why}.")
-    click.echo(f"Which jobs live is known from {known.source}.")
+        click.echo(f"Kept: {each.kind} {each.name}{whose}: {each.why}.")
+    click.echo(f"Source of the live jobs: {known.source}.")
 
 
 def _nothing(fleet: Fleet, left: Sequence[OrphanView]) -> str:
     if left:
-        return f"Fleet {fleet.name} has nothing that can be removed now."
-    return f"Fleet {fleet.name} has nothing left over: every resource belongs to a live job."
+        return f"Fleet {fleet.name} has no resource that can be removed now."
+    return f"Fleet {fleet.name} has no leftover resource: live jobs own all of them."
 
 
 def _end(orphans: Sequence[OrphanView], wish: Wish, *, as_json: bool) -> int:
@@ -66,8 +72,8 @@ def _end(orphans: Sequence[OrphanView], wish: Wish, *, as_json: bool) -> int:
         return EXIT_FAILED if any(each.outcome == "failed" for each in orphans) else 0
     if orphans and not as_json:
         for command in dict.fromkeys(each.command for each in orphans):
-            click.echo(output.next_command(command))
-    return EXIT_FOUND if orphans else 0
+            output.hint(command)
+    return EXIT_FAILED if orphans else 0
 
 
 def orphan_table(orphans: Sequence[OrphanView], now: float) -> Table:

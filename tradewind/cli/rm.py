@@ -1,4 +1,4 @@
-"""`tradewind rm`: remove a job that has ended."""
+"""`tradewind rm`: removes an ended job."""
 
 import click
 
@@ -11,6 +11,6 @@ async def remove_job(api: Api, job: str, *, as_json: bool) -> int:
     if as_json:
         output.echo_json(view)
     else:
-        click.echo(f"Job {job}, which had {view.phase}, was removed with its logs, events and costs. Its name is free.")
-        click.echo(output.next_command("tradewind status"))
+        click.echo(f"Job {job} ({view.phase}) is removed with its logs, events and costs. Its name is free.")
+        output.hint("tradewind status")
     return 0

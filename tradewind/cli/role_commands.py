@@ -1,14 +1,14 @@
-"""The commands that start a role: their options and help. A role is loaded when it starts."""
+"""Options and help of the commands that start a role. The role is loaded when it starts."""
 
 import os
 import sys
 
 import click
 
-from tradewind.cli.options import ROLE_HELP, examples, nats_option
+from tradewind.cli.options import ROLE_HELP, examples, nats_option, setting
 
 DRAIN_S = 10.0
-"""Seconds beyond the grace of its workers that the process has to end."""
+"""Seconds beyond the grace of its workers in which the process must end."""
 
 
 @click.command(
@@ -19,18 +19,16 @@ DRAIN_S = 10.0
     )
 )
 @nats_option
-@click.option("--api-host", help="Where the HTTP API listens; elsewhere than here it needs a token.  [127.0.0.1]")
-@click.option("--api-port", type=int, help="Its port.  [8800]")
-@click.option("--store-host", help="Where trainers reach this machine.  [127.0.0.1]")
-@click.option("--store-bind", help="Where the stores listen, if not there, e.g. 0.0.0.0.")
-@click.option("--store-ports", help="A range; each generation of a job takes one.  [29400-29499]")
-@click.option(
-    "--fleet", metavar="FILE", help="Get nodes from the cloud described in this file.  [static clusters only]"
-)
-@click.option("--pods-nats-url", help="The bus as pods of the fleet reach it, if not as this process does.")
-@click.option("--keep-days", type=float, help="How long events and logs are kept.  [14]")
+@setting("--api-host", shows="127.0.0.1", help="Address of the HTTP API. Other addresses than 127.0.0.1 need a token.")
+@setting("--api-port", type=int, shows="8800", help="Port of the HTTP API.")
+@setting("--store-host", shows="127.0.0.1", help="Address at which trainers reach the stores on this machine.")
+@setting("--store-bind", shows="the store host", help="Address on which the stores listen, e.g. 0.0.0.0.")
+@setting("--store-ports", shows="29400-29499", help="Range of ports; each generation of a job uses one.")
+@setting("--fleet", metavar="FILE", shows="static clusters only", help="Get nodes from the clouds in this fleet file.")
+@setting("--pods-nats-url", shows="the URL of this process", help="URL at which pods of the fleet reach the bus.")
+@setting("--keep-days", type=float, shows="14", help="Days for which events and logs are stored.")
 def master(**flags: object) -> None:
-    """Start a master: it knows every job, makes the worlds and serves the API."""
+    """Start a master, which decides for all jobs and serves the API."""
     from controlplane.master.main import main
     from controlplane.master.settings import read_master_settings
     from runtime.logs import configure
@@ -49,15 +47,15 @@ def master(**flags: object) -> None:
     )
 )
 @nats_option
-@click.option("--cluster", help="Its name.  [local]")
-@click.option("--region", help="Where it is: ranks of one region become neighbours.")
-@click.option("--run-dir", help="For workers' files and output; it stays if they do not end well.  [a folder in /tmp]")
-@click.option("--max-workers", type=int, help="Of all jobs together.  [256]")
-@click.option("--keep-workers/--end-workers", default=None, help="When it stops: leave the workers running.  [end]")
-@click.option("--echo/--no-echo", default=None, help="Workers write to this terminal instead of to a file each.")
-@click.option("--end-grace-s", type=float, help="From SIGTERM to SIGKILL of a worker.  [10]")
+@setting("--cluster", shows="local", help="Name of the cluster.")
+@setting("--region", shows="none", help="Region of the cluster. Ranks of one region become neighbours.")
+@setting("--run-dir", shows="a folder in /tmp", help="Folder for the workers' files and output.")
+@setting("--max-workers", type=int, shows="256", help="Most workers, of all jobs together.")
+@setting("--keep-workers/--end-workers", default=None, shows="end-workers", help="Leave workers running at the end.")
+@setting("--echo/--no-echo", default=None, shows="no-echo", help="Show workers' output here instead of in a file each.")
+@setting("--end-grace-s", type=float, shows="10", help="Seconds from SIGTERM to SIGKILL of a worker.")
 def cluster(**flags: object) -> None:
-    """Start the static cluster-controller: it keeps the workers of jobs as plain processes on this machine."""
+    """Start the static cluster-controller, which runs workers as plain processes on this machine."""
     from agents.cluster.main import main
     from agents.cluster.settings import ClusterSettings
     from runtime.logs import configure
@@ -78,24 +76,22 @@ def cluster(**flags: object) -> None:
     )
 )
 @nats_option
-@click.option("--job", help="The job to work for.  [required]")
-@click.option("--cluster", help="Whose heartbeats it sends to.  [local]")
-@click.option("--uid", help="First part of its id.  [random]")
-@click.option("--slots", type=int, help="Ranks it can hold.  [1]")
-@click.option("--python", help="The interpreter that trains.  [the job's, else this one]")
-@click.option("--region", help="Where it is: ranks of one region become neighbours.")
-@click.option("--zone", help="Where in the region.")
-@click.option("--node", help="The machine's name.  [its host name]")
-@click.option("--address", help="Where ranks of other workers reach this machine.  [127.0.0.1]")
-@click.option("--run-dir", help="Where it keeps its files.  [a folder in /tmp]")
-@click.option("--notice-s", type=float, help="Seconds left to hand over after SIGTERM.  [15]")
-@click.option("--orphan-s", type=float, help="Ends by itself when the bus is away for so long.  [600]")
-@click.option("--echo/--no-echo", default=None, help="Trainers' lines also go to this terminal.")
-@click.option(
-    "--external-host/--own-host", default=None, help="Wait for a host that comes from another container.  [own]"
-)
+@setting("--job", shows="required", help="The job to work for.")
+@setting("--cluster", shows="local", help="Cluster that receives its heartbeats.")
+@setting("--uid", shows="random", help="First part of the worker's id.")
+@setting("--slots", type=int, shows="1", help="Ranks that the worker can hold.")
+@setting("--python", shows="the job's, else this one", help="Interpreter that trains.")
+@setting("--region", shows="none", help="Region of the worker. Ranks of one region become neighbours.")
+@setting("--zone", shows="none", help="Zone in the region.")
+@setting("--node", shows="the host name", help="Name of the machine.")
+@setting("--address", shows="127.0.0.1", help="Address at which ranks of other workers reach this machine.")
+@setting("--run-dir", shows="a folder in /tmp", help="Folder for the worker's files.")
+@setting("--notice-s", type=float, shows="15", help="Seconds to hand over after SIGTERM.")
+@setting("--orphan-s", type=float, shows="600", help="Seconds without the bus before the worker ends itself.")
+@setting("--echo/--no-echo", default=None, shows="no-echo", help="Also show trainers' lines here.")
+@setting("--external-host/--own-host", default=None, shows="own-host", help="Use a host of another container.")
 def worker(**flags: object) -> None:
-    """Start a worker-agent: it holds ranks of a job and starts their trainers."""
+    """Start a worker-agent, which holds ranks of a job and starts their trainers."""
     from agents.worker.main import drain_s, main
     from agents.worker.settings import WorkerSettings
     from runtime.logs import configure

@@ -1,4 +1,4 @@
-"""`tradewind run`: torchrun's drop-in on one machine, with nothing else to start."""
+"""`tradewind run`: replaces torchrun on one machine, and starts everything that it needs."""
 
 import asyncio
 import contextlib
@@ -34,14 +34,14 @@ from tradewind.terminal import output
 from tradewind.terminal.foreground import quiet_logs, unless_stopped
 
 STOP_S = 10.0
-"""Seconds that an interrupted job has to end, besides the grace of its trainers, before its processes are ended."""
+"""Seconds beyond the grace of its trainers in which an interrupted job must end by itself."""
 POLL_S = 0.2
 QUIET_S = 2.0
-"""Whatever takes longer is explained."""
+"""Seconds without a world after which the command prints what the job waits for."""
 
 
 class RestartOptions(NamedTuple):
-    """What scripts without the SDK may need to be started again well."""
+    """Options for restarts of scripts without the SDK."""
 
     restart_args: tuple[str, ...] = ()
     checkpoint_path: str | None = None
@@ -59,12 +59,12 @@ def run_here(spec: JobSpec, environ: Mapping[str, str], outputs: Outputs) -> int
         output.say(warning)
     with RankLogs(outputs, spec.name) as logs:
         if logs.folder is not None:
-            output.say(f"what the ranks print is also in {logs.folder}")
+            output.say(f"the ranks' output is also in {logs.folder}")
         return run_process(lambda stop: LocalRun(spec, environ, stop, logs.take).result())
 
 
 class LocalRun:
-    """One job on a stack of its own: started, followed to its end, and nothing left of it."""
+    """One job with its own stack, which is removed when the job ends."""
 
     def __init__(
         self, spec: JobSpec, environ: Mapping[str, str], stop: Stop, on_line: Callable[[LogLine], None]
@@ -89,10 +89,10 @@ class LocalRun:
                 self._spec.name,
                 on_line=self._on_line,
                 on_event=output.tell_event,
-                on_away=lambda why: output.say("the master is away; the job goes on"),
+                on_away=lambda why: output.say("the master does not answer; the job continues"),
             )
             async with asyncio.TaskGroup() as tasks:
-                waiting = tasks.create_task(tell_waiting(stack.api, self._spec.name), name="run-waiting")
+                waiting = tasks.create_task(show_waiting(stack.api, self._spec.name), name="run-waiting")
                 end = await watch.until_end()
                 self._ended.set()
                 waiting.cancel()
@@ -101,10 +101,10 @@ class LocalRun:
         return end.code
 
     async def _stop_job(self) -> None:
-        """The trainers get their grace, so that they can save what they have; a second signal cuts it short."""
+        """Gives the trainers their grace to save; a second signal ends it."""
         if self._api is None:
             return
-        output.say("stopping the job; once more to stop at once")
+        output.say("stopping the job; repeat the signal to stop at once")
         with contextlib.suppress(TradewindError, TimeoutError):
             async with asyncio.timeout(STOP_S):
                 before = await self._api.job(self._spec.name)
@@ -117,18 +117,18 @@ class LocalRun:
                 output.say(checkpoint_text(before, after)[1])
 
 
-async def tell_waiting(api: Api, name: str) -> None:
-    """What the job waits for before its first world, if that takes a while."""
-    told = ""
+async def show_waiting(api: Api, name: str) -> None:
+    """Prints what the job waits for before its first world, if the wait is long."""
+    reported = ""
     await asyncio.sleep(QUIET_S)
     while True:
         with contextlib.suppress(MasterAway):
             view = await api.job(name)
             if view.phase not in ("waiting", "forming"):
                 return
-            if view.why != told:
-                told = view.why
-                output.say(f"{view.phase}: {told}")
+            if view.why != reported:
+                reported = view.why
+                output.say(f"{view.phase}: {reported}")
         await asyncio.sleep(POLL_S)
 
 
@@ -187,7 +187,7 @@ def check_script(name: str) -> None:
     if stat.S_ISDIR(mode):
         raise UserError(f"{name} is a folder, not a script.", f"tradewind run {script / 'train.py'}")
     if not stat.S_ISREG(mode):
-        raise UserError(f"{name} is not a regular file, so it is no script.", "tradewind run --help")
+        raise UserError(f"{name} is not a regular file.", "tradewind run --help")
 
 
 def check_program(name: str) -> None:
@@ -198,23 +198,23 @@ def check_program(name: str) -> None:
 
 
 def one_thread_each(ranks: int, environ: Mapping[str, str]) -> dict[str, str]:
-    """As torchrun does for several ranks on a machine: together they would ask for more threads than it has cores."""
+    """Limits each of several ranks to one thread, as torchrun does: otherwise they use more threads than cores."""
     return {"OMP_NUM_THREADS": "1"} if ranks > 1 and "OMP_NUM_THREADS" not in environ else {}
 
 
 def gpu_warning(workers: int, ranks: int, gpus: int) -> str | None:
-    """The GPUs of a machine are divided among its workers; with too few, some ranks share one."""
+    """A warning if ranks must share a GPU."""
     if workers == 1 or gpus == 0 or workers * ranks <= gpus:
         return None
     shared = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
     return (
-        f"{workers * ranks} ranks share {shared} of this machine, which NCCL refuses; "
-        f"use at most {max(1, gpus // ranks)} workers, or a script that computes with gloo"
+        f"{workers * ranks} ranks share {shared} of this machine, and NCCL refuses that; "
+        f"use at most {max(1, gpus // ranks)} workers, or gloo in the script"
     )
 
 
 def interpreter(name: str) -> str:
-    """Its path, as workers see it; links are kept, for they are how an environment is found."""
+    """The absolute path of the interpreter. Links are not resolved: a virtual environment is found through them."""
     found = shutil.which(name)
     if found is None:
         raise UserError(f"There is no interpreter {name}.", 'tradewind run --python "$(which python3)" …')
@@ -222,6 +222,6 @@ def interpreter(name: str) -> str:
 
 
 def job_name(title: str) -> str:
-    """With an ending that makes it new."""
+    """A name for the job with a random ending."""
     words = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:40].strip("-")
     return f"{words or 'job'}-{secrets.token_hex(2)}"

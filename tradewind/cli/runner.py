@@ -5,22 +5,20 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn
 
-from runtime.errors import UserError
+import click
+
 from runtime.process import Stop, run
+from tradewind.cli.failures import reporter
 from tradewind.client.api import Api, connected
-from tradewind.client.errors import MasterAway
 from tradewind.terminal.foreground import quiet_logs, unless_stopped
 
 
 def ask_master(work: Callable[[Api], Coroutine[Any, Any, int]]) -> NoReturn:
-    """Exits with what the work returns; with one line for people if the master is away."""
+    """Runs the work with a client of the master, and exits with its result."""
 
     async def asked() -> int:
         async with connected(os.environ) as api:
-            try:
-                return await work(api)
-            except MasterAway as away:
-                raise UserError(str(away), away.hint) from away
+            return await work(api)
 
     run_command(asked)
 
@@ -32,4 +30,5 @@ def run_command(work: Callable[[], Coroutine[Any, Any, int]], log_level: str = "
         return await unless_stopped(work(), stop)
 
     quiet_logs(log_level)
-    sys.exit(run(main))
+    as_json = click.get_current_context().params.get("as_json", False)
+    sys.exit(run(main, report=reporter(as_json=as_json)))

@@ -1,13 +1,21 @@
-"""`tradewind scale`: more workers for a job, or fewer."""
+"""`tradewind scale`: changes the number of workers of a job."""
 
 import click
 
+from messages.api import JobView
 from tradewind.client.api import Api
 from tradewind.terminal import output
 
 
-async def scale_job(api: Api, job: str, workers: int) -> int:
+async def scale_job(api: Api, job: str, workers: int, *, as_json: bool) -> int:
     view = await api.scale(job, workers)
-    click.echo(f"Job {job} may have {output.count(view.wanted, 'worker')} from now on.")
-    click.echo(output.next_command(f"tradewind status {job} --watch"))
+    if as_json:
+        output.echo_json(view)
+        return 0
+    click.echo(scaled_text(view))
+    output.hint(f"tradewind status {job} --watch")
     return 0
+
+
+def scaled_text(view: JobView) -> str:
+    return f"Job {view.name} is now allowed {output.count(view.wanted, 'worker')}."

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 
-import click
 import msgspec
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -20,8 +19,9 @@ from tradewind.client.watch import has_ended
 from tradewind.terminal import output, tables
 
 WATCH_EVERY_S = 1.0
+NO_JOBS = "There are no jobs yet."
 VERBS = {"succeeded": "has", "failed": "has", "stopped": "was"}
-"""Before a phase, where it is not `is`."""
+"""Verbs before these phases; before all others it is `is`."""
 
 
 async def show_status(api: Api, job: str | None, *, watch: bool, all_workers: bool = False, as_json: bool) -> int:
@@ -36,17 +36,17 @@ async def show_status(api: Api, job: str | None, *, watch: bool, all_workers: bo
         output.echo_json(listed if job is None else listed.jobs[0])
         return 0
     tables.console().print(_shown(listed, job))
-    click.echo(output.next_command(_after_status(listed, job)))
+    output.hint(_after_status(listed, job))
     return 0
 
 
 async def _watch_status(api: Api, job: str | None, *, as_json: bool) -> int:
-    """Drawn again and again on a terminal; elsewhere printed when it has changed."""
+    """Redraws the status on a terminal; elsewhere prints each change."""
     console = tables.console()
     last = JobList(())
     with Live(console=console, auto_refresh=False) as live:
         async for listed in _lists(api, job):
-            changes = JobList(tuple(_without_what_flows(view) for view in listed.jobs), listed.unread)
+            changes = JobList(tuple(_without_figures(view) for view in listed.jobs), listed.unread)
             if console.is_terminal and not as_json:
                 live.update(_shown(listed, job), refresh=True)
             elif changes != last and as_json:
@@ -59,12 +59,12 @@ async def _watch_status(api: Api, job: str | None, *, as_json: bool) -> int:
     return 0
 
 
-def _without_what_flows(view: JobView) -> JobView:
+def _without_figures(view: JobView) -> JobView:
     return msgspec.structs.replace(view, workers=(), samples_per_s=None, measured=None)
 
 
 async def _lists(api: Api, job: str | None) -> AsyncIterator[JobList]:
-    """Once a second, over restarts of the master."""
+    """The jobs once a second, also across restarts of the master."""
     loop = asyncio.get_running_loop()
     heard_s: float | None = None
     while True:
@@ -85,7 +85,7 @@ def _shown(listed: JobList, job: str | None) -> RenderableType:
     if job is not None:
         return job_detail(listed.jobs[0], time.time())
     if not listed.jobs and not listed.unread:
-        return "There are no jobs yet."
+        return NO_JOBS
     return job_table(listed, time.time())
 
 
@@ -129,7 +129,7 @@ def _job_row(job: JobView, now: float) -> list[str | Text]:
 
 
 def _unread_row(name: str, unknown: int) -> list[str | Text]:
-    why = f"this master has not read its record; try: tradewind status {name}"
+    why = f"the master cannot read its record; see: tradewind status {name}"
     return [name, tables.phase_text(tables.UNREAD), *(output.NOTHING,) * unknown, why]
 
 
@@ -147,7 +147,7 @@ def job_detail(job: JobView, now: float) -> RenderableType:
         head.append(f"\nstep {job.step}, loss {tables.loss_text(job)}, {output.number(job.samples_per_s)} samples/s")
     if job.nonfinite or job.skipped:
         steps = output.count(job.nonfinite, "step")
-        what = f"{steps} with a loss or gradient that was not finite, {job.skipped} skipped"
+        what = f"{steps} with a non-finite loss or gradient, {job.skipped} skipped"
         head.append(f"\n{what}", "bold red" if job.loss_nonfinite else "yellow")
     if job.measured is not None:
         head.append(f"\na step: {output.step_text(job.measured)}")
@@ -159,16 +159,18 @@ def job_detail(job: JobView, now: float) -> RenderableType:
         what = f": step {step} in {folder}" if step is not None else " of its script"
         head.append(f"\nnewest checkpoint{what}, {age} ago")
     if job.certificate is not None:
-        head.append(f"\ncertificate: {plain(job.certificate.says)}", "green" if job.certificate.holds else "bold red")
+        head.append(
+            f"\ncertificate: {plain(job.certificate.message)}", "green" if job.certificate.holds else "bold red"
+        )
     if job.warning:
         head.append(f"\nwarning: {plain(job.warning)}", "yellow")
     if not job.workers:
         return head
     left_out = job.workers_total - len(job.workers)
-    more = [f"and {output.count(left_out, 'worker')} more: tradewind status {job.name} --all"] if left_out > 0 else []
+    more = [f"{output.count(left_out, 'more worker')}; --all shows them"] if left_out > 0 else []
     return Group(head, tables.worker_table(job.workers), *more)
 
 
 def shown_phase(job: JobView) -> str:
-    """Of all that a job may wait for, money is the one that a person has to give."""
+    """The phase of the job; `paused` if it waits for a larger budget."""
     return "paused" if job.paused and job.phase == "waiting" else job.phase

@@ -1,6 +1,7 @@
-"""`tradewind submit`: submit the job of a YAML file, and wait for its end if asked to."""
+"""`tradewind submit`: submits the job of a YAML file, and can wait for its end."""
 
 import asyncio
+from functools import partial
 
 import click
 
@@ -12,7 +13,7 @@ from tradewind.client.watch import Watch
 from tradewind.terminal import output
 
 START_S = 5.0
-"""Seconds to wait for a master that is just being started."""
+"""Seconds to wait for a master that is starting."""
 AGAIN_S = 0.2
 
 
@@ -21,19 +22,23 @@ async def submit_job(api: Api, spec: JobSpec, *, replace: bool, wait: bool, as_j
     if wait:
         return await _wait(api, view, as_json=as_json)
     if spec.capacity is not None and await _has_no_fleet(api):
-        output.say("its capacity section is not used: this master has no fleet, so no budget is kept")
+        output.say("warning: the capacity section has no effect, and no budget applies: this master has no fleet")
     if view.warning:
         output.say(f"warning: {view.warning}")
     if as_json:
         output.echo_json(view)
     else:
-        click.echo(f"Job {view.name} was submitted: {view.phase}, {output.count(view.wanted, 'worker')} wanted.")
-        click.echo(output.next_command(f"tradewind logs {view.name} --follow"))
+        click.echo(submitted_text(view))
+        output.hint(f"tradewind logs {view.name} --follow")
     return 0
 
 
+def submitted_text(view: JobView) -> str:
+    return f"Job {view.name} is submitted: {view.phase}, {output.count(view.wanted, 'worker')} wanted."
+
+
 async def _has_no_fleet(api: Api) -> bool:
-    """As far as is known: the job was submitted, whatever becomes of this question."""
+    """False if unknown: the job is already submitted, so this question must not fail."""
     try:
         return not (await api.version()).fleet
     except MasterAway:
@@ -41,9 +46,9 @@ async def _has_no_fleet(api: Api) -> bool:
 
 
 async def _submitted(api: Api, spec: JobSpec, replace: bool) -> JobView:
-    """By a master that was started a moment ago, too: it may not listen yet, or not lead."""
+    """Submits the job, also to a master that has just started and does not listen or lead yet."""
     loop = asyncio.get_running_loop()
-    until_s, is_told = loop.time() + START_S, False
+    until_s, is_reported = loop.time() + START_S, False
     while True:
         try:
             return await api.submit(spec, replace=replace)
@@ -51,25 +56,25 @@ async def _submitted(api: Api, spec: JobSpec, replace: bool) -> JobView:
             leads_elsewhere = isinstance(away, NotLeading) and bool(away.leader)
             if leads_elsewhere or loop.time() > until_s:
                 raise
-        if not is_told:
-            output.say(f"no master at {api.url} yet; waiting for one, up to {START_S:g} s")
-            is_told = True
+        if not is_reported:
+            output.say(f"no master at {api.url} yet; waiting up to {START_S:g} s")
+            is_reported = True
         await asyncio.sleep(AGAIN_S)
 
 
 async def _wait(api: Api, view: JobView, *, as_json: bool) -> int:
-    output.say(f"job {view.name} was submitted")
-    watch = Watch(api, view.name, on_line=output.show_line, on_event=output.tell_event, on_away=output.say)
+    output.say(f"job {view.name} is submitted")
+    show_line = partial(output.show_line, err=as_json)
+    watch = Watch(api, view.name, on_line=show_line, on_event=output.tell_event, on_away=output.say)
     try:
         end = await watch.until_end()
     except asyncio.CancelledError:
-        output.say(
-            f"job {view.name} goes on without this command. {output.next_command(f'tradewind stop {view.name}')}"
-        )
+        output.say(f"job {view.name} continues without this command")
+        output.hint(f"tradewind stop {view.name}")
         raise
     if as_json:
         output.echo_json(await api.job(view.name))
     output.say(f"job {view.name} {end.phase}: {output.first_line(end.why)}")
     if end.code:
-        output.say(output.next_command(f"tradewind events {view.name}"))
+        output.hint(f"tradewind events {view.name}")
     return end.code

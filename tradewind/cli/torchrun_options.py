@@ -1,6 +1,6 @@
-"""torchrun's other options: those that mean something here, those without effect, and those that are refused.
+"""torchrun's other options: those with an effect, those without one, and those that are refused.
 
-A torchrun command line for one machine can be pasted and works. The options are kept beside those of the command.
+A pasted torchrun command line for one machine works. The values are stored beside those of the command's own options.
 """
 
 import ipaddress
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 KEY = "tradewind.cli.torchrun_options"
 SEVERAL_MACHINES = "start `tradewind cluster` on each machine, then `tradewind submit JOB.yaml`"
 OWN_SIGNALS = frozenset(("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"))
-"""torchrun's own list, which changes nothing."""
+"""The default list of torchrun, which has no effect."""
 
 MEMBERSHIP = (
     "rdzv_backend",
@@ -35,7 +35,7 @@ MEMBERSHIP = (
     "node_rank",
     "local_addr",
 )
-"""Without effect: the master of the run knows its members and where they meet."""
+"""Options without effect: the master of the run knows its members and their rendezvous."""
 NOT_APPLIED = {
     "event_log_handler": "events are printed on standard error",
     "numa_binding": "to bind processes, use: tradewind run --no-python numactl --cpunodebind=0 python train.py",
@@ -52,7 +52,7 @@ REFUSED = {
 
 
 class Std(IntFlag):
-    """torchrun's numbers."""
+    """The streams, with torchrun's numbers."""
 
     NONE = 0
     OUT = 1
@@ -68,7 +68,7 @@ class Streams(NamedTuple):
 
     @classmethod
     def parsed(cls, text: str) -> Self:
-        """torchrun's `3`, or `0:1,1:2` for RANK:STD. Raises ValueError."""
+        """Parses torchrun's `3`, or `0:1,1:2` for RANK:STD. Raises ValueError."""
         problem = f"{text!r} is neither 0, 1, 2, 3 nor RANK:STD,…"
         try:
             if ":" not in text:
@@ -101,10 +101,10 @@ class Outputs(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What the command line says with torchrun's options, checked."""
+    """The checked values of torchrun's options."""
 
     program: bool
-    """SCRIPT is executed as it is."""
+    """SCRIPT is a program to execute, not Python."""
     role: str | None
     shutdown_timeout_s: int | None
     outputs: Outputs
@@ -125,22 +125,22 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def torchrun_options(command: Command) -> Command:
-    """Adds the options; what is given of them is found with `given_of`."""
+    """Adds the options; `given_of` returns their values."""
     for option in reversed(_options()):
         command = option(command)
     return command
 
 
 def given_of(context: click.Context, nodes: int, *, module: bool) -> Given:
-    """Raises UserError where this machine alone is not what was meant, or something else should be used."""
+    """The options of this call. Raises UserError if they need several machines or are refused."""
     values: Mapping[str, Any] = context.meta.get(KEY, {})
-    for name, (sentence, instead) in REFUSED.items():
+    for name, (message, instead) in REFUSED.items():
         if name in values:
-            raise UserError(f"{_flag(name)} is not supported: {sentence}", instead)
+            raise UserError(f"{_flag(name)} is not supported: {message}", instead)
     _check_one_machine(values, nodes)
     program = "no_python" in values and "run_path" not in values
     if program and module:
-        raise UserError("--no-python executes a program, and --module names a Python module.", "leave one of them out")
+        raise UserError("--no-python and --module exclude each other.", "remove one of them")
     outputs = Outputs(
         folder=values.get("log_dir"),
         tee=values.get("tee", Streams()),
@@ -153,29 +153,29 @@ def given_of(context: click.Context, nodes: int, *, module: bool) -> Given:
 def _check_one_machine(values: Mapping[str, Any], nodes: int) -> None:
     rank = values.get("node_rank")
     if rank and nodes == 1:
-        raise UserError(f"--node-rank {rank} is for one of several machines; this is the only one.", SEVERAL_MACHINES)
+        raise UserError(f"--node-rank {rank} needs several machines; `tradewind run` uses one.", SEVERAL_MACHINES)
     if rank is not None and nodes > 1:
         raise UserError(
-            f"--node-rank with --nnodes {nodes} is for several machines; here all nodes are on this one.",
-            f"leave out --node-rank, or {SEVERAL_MACHINES}",
+            f"--node-rank with --nnodes {nodes} needs several machines; `tradewind run` starts all nodes on this one.",
+            f"remove --node-rank, or {SEVERAL_MACHINES}",
         )
     for name, address in (("master_addr", values.get("master_addr")), ("rdzv_endpoint", values.get("rdzv_endpoint"))):
         if nodes > 1 and address is not None and not is_here(host_of(address)):
             raise UserError(
-                f"{_flag(name)} {address} is another machine; here all {nodes} nodes are on this one.",
-                f"leave out {_flag(name)}, or {SEVERAL_MACHINES}",
+                f"{_flag(name)} {address} is another machine; `tradewind run` starts all {nodes} nodes on this one.",
+                f"remove {_flag(name)}, or {SEVERAL_MACHINES}",
             )
 
 
 def host_of(address: str) -> str:
-    """Without its port: HOST, HOST:PORT, [IPV6]:PORT or IPV6."""
+    """The address without its port: HOST, HOST:PORT, [IPV6]:PORT or IPV6."""
     if address.startswith("["):
         return address[1:].partition("]")[0]
     return address if address.count(":") > 1 else address.partition(":")[0]
 
 
 def is_here(host: str) -> bool:
-    """Whether it is this machine. No name is looked up: another machine's is just not this one's."""
+    """Whether the host is this machine. Looks up no name."""
     if host.lower() in ("", "localhost", socket.gethostname().lower()):
         return True
     try:
@@ -200,7 +200,7 @@ def _notes(values: Mapping[str, Any]) -> list[str]:
     notes += [f"{_flag(name)} has no effect: {why}" for name, why in NOT_APPLIED.items() if name in values]
     others = {part.strip() for part in values.get("signals_to_handle", "").split(",") if part.strip()} - OWN_SIGNALS
     if others:
-        notes.append(f"{', '.join(sorted(others))} will not be passed on to the ranks: send it to their processes")
+        notes.append(f"{', '.join(sorted(others))}: not passed to the ranks; send it to their processes")
     return notes
 
 
@@ -239,26 +239,47 @@ def _options() -> list[Callable[[Command], Command]]:
         return click.option(*names, hidden=hidden, expose_value=False, callback=_keep, **settings)
 
     return [
-        option("--role", metavar="NAME", hidden=False, help="ROLE_NAME of the ranks.  [default]"),
-        option("--no-python", is_flag=True, hidden=False, help="SCRIPT is a program: execute it as it is."),
-        option("--log-dir", metavar="DIR", hidden=False, help="Write what ranks print to DIR/JOB/RANK/stdout.log too."),
+        option("--role", metavar="NAME", hidden=False, show_default="default", help="ROLE_NAME of the ranks."),
+        option("--no-python", is_flag=True, hidden=False, help="SCRIPT is a program, not Python."),
+        option(
+            "--log-dir",
+            metavar="DIR",
+            hidden=False,
+            show_default="no files",
+            help="Also write the output of ranks to DIR/JOB/RANK/stdout.log and stderr.log.",
+        ),
         option(
             "-t",
             "--tee",
             type=_StreamsType(),
             metavar="STD",
             hidden=False,
-            help="Which: 1 out, 2 err, 3; or RANK:STD,…",
+            show_default="3 with --log-dir, else 0",
+            help="Streams to write to files: 0 none, 1 out, 2 err, 3 both; or RANK:STD,…",
         ),
         option(
-            "-r", "--redirects", type=_StreamsType(), metavar="STD", hidden=False, help="The same, and not shown here."
+            "-r",
+            "--redirects",
+            type=_StreamsType(),
+            metavar="STD",
+            hidden=False,
+            show_default="0",
+            help="Streams to write to files and not to show.",
         ),
-        option("--local-ranks-filter", type=_RanksType(), metavar="RANKS", hidden=False, help="Show only these: 0,1,…"),
+        option(
+            "--local-ranks-filter",
+            type=_RanksType(),
+            metavar="RANKS",
+            hidden=False,
+            show_default="all",
+            help="Ranks to show: 0,1,…",
+        ),
         option(
             "--shutdown-timeout",
             type=Whole(min=0, max=3600),
             hidden=False,
-            help="Seconds from SIGTERM to SIGKILL.  [5]",
+            show_default="5",
+            help="Seconds from SIGTERM to SIGKILL.",
         ),
         *(option(_flag(name)) for name in MEMBERSHIP if name not in ("master_port", "node_rank")),
         option("--master-port", type=Whole(min=0, max=65535)),

@@ -1,1 +1,1 @@
-"""The HTTP client of the master's API, and what follows a job through it."""
+"""The HTTP client of the master's API, and functions that follow a job."""

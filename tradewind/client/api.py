@@ -1,7 +1,7 @@
 """The client of the master's HTTP API.
 
-What a person can correct comes out as `UserError`. A master that is away comes out as `MasterAway`: followers wait it
-out, everybody else tells it. Where several masters are known each is asked until one leads.
+An error that a person can correct is a `UserError`. A master that does not answer is a `MasterAway`: followers wait,
+other commands report it. Of several masters, the client asks each until it finds the leader.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ T = TypeVar("T")
 ANSWER_S = 10.0
 CONNECT_S = 3.0
 SILENCE_S = 60.0
-"""A stream that says nothing for so long is closed here: whoever follows asks for it again, and so finds out."""
+"""Seconds without data after which a stream is closed; a follower opens it again."""
 TAKEOVER_S = 5.0
 AGAIN_S = 0.2
 JOBS_ON_A_PAGE = 200
@@ -60,7 +60,7 @@ class ClientSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         str,
         Meta(pattern=r"^https?://[^,]+(,\s*https?://[^,]+)*$", description="http://HOST:PORT, or several with commas"),
     ] = "http://127.0.0.1:8800"
-    """One master, or several with commas between: whichever leads is asked."""
+    """One master, or several with commas between; requests go to the leader."""
     api_token: str | None = None
 
 
@@ -68,7 +68,7 @@ class Api:
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
         self._urls = deque(each.strip().rstrip("/") for each in url.split(","))
-        """The one that was last known to lead comes first."""
+        """The last known leader comes first."""
 
     @property
     def url(self) -> str:
@@ -85,7 +85,7 @@ class Api:
         return (await self.job_list()).jobs
 
     async def job_list(self) -> JobList:
-        """All of them, page by page. A job that was unread on one page may be listed on another."""
+        """All jobs, from all pages. A job that is unread on one page may be listed on another."""
         jobs: dict[str, JobView] = {}
         unread: dict[JobName, None] = {}
         after: str | None = ""
@@ -100,7 +100,7 @@ class Api:
         return await self._ask("GET", _of(name), JobView, job=name)
 
     async def all_workers(self, name: str) -> tuple[WorkerView, ...]:
-        """Page by page: a job in view has only the first of them."""
+        """All workers, from all pages; a job's view has only the first ones."""
         workers: tuple[WorkerView, ...] = ()
         first: int | None = 0
         while first is not None:
@@ -156,7 +156,7 @@ class Api:
         return self._stream(f"{_of(name)}/progress", ProgressLine, job=name, query=query)
 
     async def _ask(self, method: str, path: str, answer: type[T], *, job: str = "", body: bytes | None = None) -> T:
-        """Of several masters the one that leads; if none does just now, one of them soon will."""
+        """Asks the leader. If only standbys answer, retries until one of them takes over."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + TAKEOVER_S
         while True:
@@ -234,7 +234,7 @@ class Api:
     async def _refusal(self, response: aiohttp.ClientResponse, payload: bytes, job: str) -> UserError | MasterAway:
         status, problem = response.status, _problem(payload)
         if status < HTTPStatus.BAD_REQUEST and "Location" in response.headers:
-            return self._sent_on(response.headers["Location"], str(response.url).removeprefix(self.url))
+            return self._redirected(response.headers["Location"], str(response.url).removeprefix(self.url))
         if status == HTTPStatus.NOT_FOUND and job:
             listed = await self.job_list()
             return JobUnknown(job, [*(view.name for view in listed.jobs), *listed.unread])
@@ -251,8 +251,8 @@ class Api:
             return self._not_a_master(f"status {status}")
         return UserError(problem.error, problem.hint, problem.problems)
 
-    def _sent_on(self, place: str, asked: str) -> UserError:
-        """Not followed: on the way a request to do something may become one to show something, without the token."""
+    def _redirected(self, place: str, asked: str) -> UserError:
+        """The error for a redirect. It is not followed: a POST could become a GET, and the token would be missing."""
         there = place.removesuffix(asked)
         known = there != place and there.startswith(("http://", "https://"))
         return UserError(
@@ -262,7 +262,7 @@ class Api:
 
     def _not_a_master(self, why: str) -> UserError:
         return UserError(
-            f"What answers at {self.url} is not a Tradewind master of this version ({why}).",
+            f"The server at {self.url} is not a Tradewind master of this version ({why}).",
             "export TRADEWIND_API_URL=http://HOST:PORT of the master",
         )
 
@@ -271,9 +271,9 @@ class Api:
 async def connected(environ: Mapping[str, str]) -> AsyncIterator[Api]:
     settings = read_settings(ClientSettings, environ)
     if settings.api_token and not settings.api_token.isprintable():
-        # Not shown: it is a secret.
+        # The token is a secret, so the message does not contain it.
         raise UserError(
-            "TRADEWIND_API_TOKEN contains a line break or another unprintable character.", "export it without"
+            "TRADEWIND_API_TOKEN contains a line break or another unprintable character.", "export it without that"
         )
     async with session(settings.api_token) as opened:
         yield Api(opened, settings.api_url)
@@ -289,7 +289,7 @@ async def session(token: str | None = None) -> AsyncIterator[aiohttp.ClientSessi
 
 
 def _of(job: str) -> str:
-    """Its path, whatever somebody takes for its name."""
+    """The path of a job. Raises `JobUnknown` for names that would change the path."""
     if job in ("", ".", ".."):
         raise JobUnknown(job, [])
     return f"/v1/jobs/{quote(job, safe='')}"
@@ -311,10 +311,10 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, aiohttp.InvalidURL):
-        return "that is no address"
+        return "invalid address"
     if isinstance(error, aiohttp.ClientResponseError):
-        return "what answers there does not speak HTTP"
+        return "the server does not speak HTTP"
     if isinstance(error, aiohttp.ClientConnectorError):
         refused = error.os_error.errno == errno.ECONNREFUSED
-        return "nobody listens there" if refused else error.strerror or str(error)
+        return "connection refused" if refused else error.strerror or str(error)
     return str(error) or type(error).__name__

@@ -1,7 +1,7 @@
-"""Streams that outlive the master they come from: reconnect with backoff, and each line once.
+"""Streams that continue when the master restarts: they reconnect with backoff and show each line once.
 
-A stream is replayed from its beginning after a reconnect. What was seen is known from the lines' times: within one
-source they never go back, and lines of the same time are counted.
+After a reconnect a stream starts at its beginning. The times of lines show which ones are new: within one source times
+never decrease, and lines of the same time are counted.
 """
 
 import asyncio
@@ -10,14 +10,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
 from messages.api import EventLine, LogLine
-from runtime.errors import UserError
 from runtime.retry import Backoff
 from tradewind.client.errors import MasterAway
 
 FIRST_BACKOFF_S = 0.2
 MAX_BACKOFF_S = 3.0
 PATIENCE_S = 120.0
-"""How long a master may be away before whoever follows gives up."""
+"""Seconds without a master after which a follower stops."""
 
 
 class Timed(Protocol):
@@ -29,18 +28,18 @@ Line = TypeVar("Line", bound=Timed)
 
 
 class Seen(Generic[Line]):
-    """Tells new lines from replayed ones, in memory that grows with the sources only."""
+    """Distinguishes new lines from replayed ones. Its memory grows only with the number of sources."""
 
     def __init__(self, source_of: Callable[[Line], Hashable]) -> None:
         self._source_of = source_of
         self._newest: dict[Hashable, tuple[float, int]] = {}
         self._counted: dict[Hashable, int] = {}
         self._oldest = math.inf
-        """Of the first time: with `tail`, older lines are left out, and a replay must not bring them back."""
+        """Time of the oldest line in the first stream: with `tail`, replays must not show older ones."""
         self._replays = 0
 
     def replay(self) -> None:
-        """The stream starts, or starts again."""
+        """Call this when the stream starts or restarts."""
         self._counted.clear()
         self._replays += 1
 
@@ -67,7 +66,7 @@ class Seen(Generic[Line]):
 
 
 def source_of_line(line: LogLine) -> Hashable:
-    """One worker, so one clock."""
+    """The source of a line: one worker, and so one clock."""
     return line.rank, line.generation, line.stderr
 
 
@@ -83,7 +82,7 @@ async def follow(
     on_away: Callable[[str], None] = lambda why: None,
     patience_s: float = PATIENCE_S,
 ) -> AsyncIterator[Line]:
-    """Until a stream that ended by itself is over; one that was cut, or ended too early, is opened again."""
+    """New lines until `is_over`. A stream that breaks or ends earlier is opened again."""
     loop = asyncio.get_running_loop()
     away_since: float | None = None
     backoff = Backoff(FIRST_BACKOFF_S, MAX_BACKOFF_S)
@@ -102,6 +101,6 @@ async def follow(
                 away_since = loop.time()
                 on_away(str(away))
             elif loop.time() - away_since > patience_s:
-                hint = "tradewind master, then this command again"
-                raise UserError(f"{away} Gave up after {patience_s:g} s.", hint) from away
+                hint = "start a master with `tradewind master`, then retry"
+                raise MasterAway(f"{away} Gave up after {patience_s:g} s.", hint) from away
         await backoff.wait()

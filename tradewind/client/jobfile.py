@@ -1,7 +1,7 @@
-"""A job file: YAML to a `JobSpec`, with every problem in it told at once and where it is.
+"""Reads a job file: YAML to a `JobSpec`. All problems are reported at once, with their places.
 
-A relative `workdir` is taken from the job file's folder, which is also the workdir if none is given; a relative
-`script` is taken from the workdir, as the trainers will.
+A relative `workdir` starts at the job file's folder, which is also the default workdir. A relative `script` starts at
+the workdir.
 """
 
 from pathlib import Path
@@ -19,12 +19,12 @@ def read_job(path: Path, command: str = "submit") -> JobSpec:
         spec = yaml_file(path, JobSpec, checks=contradictions, thorough=True)
     except UserError as error:
         hint = error.hint or f"correct it, then `tradewind {command} {path}`"
-        raise UserError(error.sentence, hint, error.problems) from None
+        raise UserError(error.message, hint, error.problems) from None
     return placed(spec, path.resolve().parent)
 
 
 def placed(spec: JobSpec, folder: Path) -> JobSpec:
-    """With the workdir as workers must see it, absolute, and the home folder for `~` in the path of checkpoints."""
+    """The spec with an absolute workdir, and `~` expanded in the path of checkpoints."""
     workdir = paths.placed(spec.launch.workdir or ".", folder, "launch.workdir")
     path = spec.launch.checkpoint_path
     if path is not None:

@@ -1,4 +1,4 @@
-"""A job from here to its end: what its ranks print, what happens to it, and how it ended."""
+"""Follows a job to its end: the output of its ranks, its events and its result."""
 
 import asyncio
 import signal
@@ -12,7 +12,7 @@ from tradewind.client.following import Seen, follow, source_of_event, source_of_
 
 QUIET_S = 0.5
 DRAIN_S = 3.0
-"""After a job's end its last lines may still be on their way: until they are quiet for a while, but not for ever."""
+"""Most seconds to wait for late lines after the job's end; `QUIET_S` without a line ends the wait."""
 STOPPED_CODE = 1
 
 
@@ -21,7 +21,7 @@ class End:
     phase: str
     why: str
     code: int
-    """What a command that waited for the job exits with."""
+    """Exit code of a command that waited for the job."""
 
 
 class Watch:
@@ -96,12 +96,12 @@ def has_ended(view: JobView) -> bool:
 
 
 async def is_over(api: Api, job: str | None) -> bool:
-    """Whether this job has ended; the events of everything never end."""
+    """Whether the job has ended. Without a job (events of all jobs) the stream never ends."""
     return job is not None and has_ended(await api.job(job))
 
 
 def own_exit_code(event: EventLine) -> int | None:
-    """The script's own exit code, if it had one: neither a signal's nor that of a rank whose peer was lost."""
+    """The script's own exit code; None for a signal and for a rank whose peer was lost."""
     code = event.fields.get("code")
     if isinstance(code, bool) or not isinstance(code, int) or event.fields.get("peer_lost"):
         return None

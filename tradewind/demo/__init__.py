@@ -1,4 +1,4 @@
-"""The demonstration: a real small model trains through losses and joins, and every claim about it is checked."""
+"""The demonstration: a small model trains through losses and joins, and each claim about it is checked."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The changes of the world that a run lived through: what happened, what it cost."""
+"""The changes of the world in a run: what happened, and the pause that it caused."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -12,16 +12,18 @@ from tradewind.demo import timeline
 from tradewind.demo.cloud.facts import How
 from tradewind.demo.facts import Facts, Trained
 
+UNCHANGED = "no worker changed"
+
 
 class Kind(StrEnum):
     HAND_OVER = "hand-over"
-    """The next world was built while the present one trained."""
+    """The next world was built while the current one trained."""
     JOIN = "join"
-    """So, too; with newcomers in it."""
+    """A hand-over to a world with joining workers."""
     REPAIR = "repair"
-    """The world broke, and those who were left went on."""
+    """The world broke, and the remaining workers continued."""
     RESTART = "restart"
-    """Trainers were started anew, from a checkpoint."""
+    """Trainers restarted from a checkpoint."""
 
 
 class Change(Struct, frozen=True):
@@ -32,9 +34,9 @@ class Change(Struct, frozen=True):
     world_before: int
     world_after: int
     after_step: int
-    """The last step of the world before."""
+    """The last step of the earlier world."""
     pause_s: float
-    """By how much the longest step on the way was longer than a usual one."""
+    """Seconds by which the longest step at the change exceeded a usual one."""
     repeated_steps: int
 
 
@@ -65,24 +67,43 @@ def _kind(facts: Facts, before: Trained, after: Trained) -> Kind:
 
 
 def _what(facts: Facts, before: Trained, after: Trained) -> str:
-    left, came = sorted(before.members - after.members), sorted(after.members - before.members)
+    left, joined = sorted(before.members - after.members), sorted(after.members - before.members)
     lost = facts.entry_of(after.generation) == Entry.REPAIR
-    parted = [f"{worker} {_parting(facts, worker, lost=lost)}" for worker in left]
-    return ", ".join([*parted, *(f"{worker} joined{_origin(facts, worker)}" for worker in came)]) or "all stayed"
+    parted = [_parting(facts, worker, lost=lost) for worker in left]
+    return ", ".join([*parted, *(joined_text(worker, _origin(facts, worker)) for worker in joined)]) or UNCHANGED
+
+
+def joined_text(worker: str, region: str = "") -> str:
+    return f"{worker} joined from {region}" if region else f"{worker} joined"
+
+
+def lost_text(worker: str) -> str:
+    return f"{worker} was lost without notice"
+
+
+def hung_text(worker: str) -> str:
+    return f"{worker} was on a node that hung"
+
+
+def upgraded_text(worker: str) -> str:
+    return f"{worker} left before an upgrade"
+
+
+def noticed_text(worker: str) -> str:
+    return f"{worker} had a notice and left"
 
 
 def _parting(facts: Facts, worker: WorkerId, *, lost: bool) -> str:
     taken = facts.cloud.taken if facts.cloud is not None else ()
     match next((each.how for each in taken if each.worker == worker), None):
         case How.HUNG:
-            return "was on a node that hung"
+            return hung_text(worker)
         case How.UPGRADED:
-            return "left before an upgrade"
+            return upgraded_text(worker)
     if worker in facts.noticed:
-        return "had a notice and left"
-    return "was lost without a word" if lost else "left"
+        return noticed_text(worker)
+    return lost_text(worker) if lost else f"{worker} left"
 
 
 def _origin(facts: Facts, worker: WorkerId) -> str:
-    region = facts.cloud.regions.get(worker) if facts.cloud is not None else None
-    return f" from {region}" if region else ""
+    return facts.cloud.regions.get(worker, "") if facts.cloud is not None else ""

@@ -1,4 +1,4 @@
-"""The claims of the demonstration, each a function from the facts to the sentences in which they contradict it."""
+"""The claims of the demonstration. Each is a function from the facts to the problems that contradict the claim."""
 
 from collections.abc import Callable, Iterator
 
@@ -36,18 +36,18 @@ def ranks_held_once(facts: Facts, trained: list[Trained]) -> Iterator[str]:
         seen = {moment.rank for moment in facts.traced if moment.generation == world.generation}
         if seen != set(range(size)) and not (seen < set(range(size)) and len(world.completed) == 1):
             ranks = ", ".join(str(rank) for rank in sorted(seen))
-            yield f"generation {world.generation} has ranks 0…{size - 1}, but ranks {ranks} were there"
+            yield f"generation {world.generation} has ranks 0…{size - 1}, but only ranks {ranks} trained"
 
 
-def nobody_restarted(facts: Facts, trained: list[Trained]) -> Iterator[str]:
+def none_restarted(facts: Facts, trained: list[Trained]) -> Iterator[str]:
     if not facts.traced:
-        yield "the trainers wrote nothing down"
+        yield "the trainers wrote no trace"
     for change in changes(facts, trained):
         if change.kind is Kind.RESTART:
-            yield f"the trainers of generation {change.to_generation} were started anew"
+            yield f"the trainers of generation {change.to_generation} restarted"
     for worker, pids in sorted(_trainers(facts, trained).items()):
         if len(pids) > 1:
-            yield f"worker {worker} had {len(pids)} trainers, one after the other"
+            yield f"worker {worker} had {len(pids)} trainers in turn"
 
 
 def nothing_repeated(facts: Facts, trained: list[Trained]) -> Iterator[str]:
@@ -57,11 +57,11 @@ def nothing_repeated(facts: Facts, trained: list[Trained]) -> Iterator[str]:
 
 
 def certificate_holds(facts: Facts, trained: list[Trained]) -> Iterator[str]:
-    """Word for word what a run says that lost nothing and repeated nothing."""
+    """The certificate is exactly that of a run without lost or repeated samples."""
     steps = facts.promise.steps
-    promised = Certificate(steps=steps, samples=steps * facts.promise.global_batch).sentence()
+    promised = Certificate(steps=steps, samples=steps * facts.promise.global_batch).message()
     if facts.certificate != promised:
-        yield f"the certificate says {facts.certificate or 'nothing'!r}, not {promised!r}"
+        yield f"the certificate is {facts.certificate!r}, not {promised!r}"
 
 
 def killed_stay_dead(facts: Facts, trained: list[Trained]) -> Iterator[str]:
@@ -69,7 +69,7 @@ def killed_stay_dead(facts: Facts, trained: list[Trained]) -> Iterator[str]:
         yield "no worker was killed"
     for kill in facts.kills:
         if kill.survived:
-            yield f"processes {', '.join(map(str, kill.survived))} of the killed worker {kill.worker} are still there"
+            yield f"processes {', '.join(map(str, kill.survived))} of the killed worker {kill.worker} still run"
         for world in trained:
             if world.generation > kill.generation and kill.worker in world.members:
                 yield f"the killed worker {kill.worker} holds a rank in generation {world.generation}"
@@ -98,7 +98,7 @@ def loss_fell(facts: Facts, trained: list[Trained]) -> Iterator[str]:
     if first is None or last is None:
         yield "no loss was reported"
     elif not last < first:
-        yield f"the loss did not fall: {first:.4f} at first, {last:.4f} at last"
+        yield f"the loss did not fall: from {first:.4f} to {last:.4f}"
 
 
 def nothing_left(facts: Facts, trained: list[Trained]) -> Iterator[str]:
@@ -111,10 +111,10 @@ CLAIMS: dict[str, Check] = {
     "every step was completed": all_steps_completed,
     "no step was computed again": nothing_repeated,
     "the certificate holds: no sample lost, none repeated": certificate_holds,
-    "nobody was restarted": nobody_restarted,
+    "no trainer restarted": none_restarted,
     "each rank of each world was held once": ranks_held_once,
-    "the killed worker never came back": killed_stay_dead,
-    "training went on in a smaller world, then in a full one": shrank_and_grew,
+    "the killed worker did not return": killed_stay_dead,
+    "training continued in a smaller world, then in a full one": shrank_and_grew,
     "a new worker took a rank": lost_is_replaced,
     "the loss fell": loss_fell,
     "no process was left behind": nothing_left,
@@ -122,7 +122,7 @@ CLAIMS: dict[str, Check] = {
 
 
 def _trainers(facts: Facts, trained: list[Trained]) -> dict[WorkerId, set[int]]:
-    """The processes that had steps, by the worker that held their rank then."""
+    """The processes that completed steps, by the worker that held their rank."""
     pids: dict[WorkerId, set[int]] = {}
     for world in trained:
         for moment in facts.traced:

@@ -1,4 +1,4 @@
-"""What the demonstration recorded, and what it set out to show."""
+"""What the demonstration recorded, and what it must show."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tradewind.demo.timeline import Moment
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What the demonstration set out to show."""
+    """What the demonstration must show."""
 
     steps: int
     workers: int
@@ -22,7 +22,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A worker that was taken away without notice, with every process it had."""
+    """A worker that was killed without notice, with all its processes."""
 
     worker: WorkerId
     rank: Rank
@@ -31,18 +31,18 @@ class Kill:
     at: float
     """Unix seconds."""
     survived: tuple[int, ...] = ()
-    """Processes of it that were still seen afterwards."""
+    """Its processes that still ran afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Formed:
-    """A world as the master announced it."""
+    """A world that the master announced."""
 
     generation: Generation
     size: int
     why: str
     entry: str = ""
-    """How trainers came into it; empty if they were started for it."""
+    """How trainers entered the world; empty if they were started for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +54,16 @@ class Facts:
     progress: tuple[ProgressLine, ...] = ()
     formed: tuple[Formed, ...] = ()
     traced: tuple[Moment, ...] = ()
-    """What the trainers wrote down."""
+    """The traces that the trainers wrote."""
     certificate: str = ""
-    """What the run said of itself at its end."""
+    """The certificate that the run printed at its end."""
     noticed: frozenset[WorkerId] = frozenset()
     kills: tuple[Kill, ...] = ()
     left_behind: tuple[str, ...] = ()
     """Processes that outlived the demonstration."""
     total_s: float = 0.0
     cloud: CloudFacts | None = None
-    """Only if the machines came from a cloud."""
+    """None without a cloud."""
 
     def size_of(self, generation: Generation) -> int | None:
         return next((world.size for world in self.formed if world.generation == generation), None)
@@ -112,7 +112,7 @@ def _trained(generation: Generation, messages: list[ProgressLine]) -> Trained:
 
 
 def losses(progress: Iterable[ProgressLine]) -> tuple[float | None, float | None]:
-    """The first that was reported, and the last."""
+    """The first and the last reported loss."""
     by_age = {
         (message.generation, rank.last_step): rank.loss
         for message in progress
@@ -123,7 +123,7 @@ def losses(progress: Iterable[ProgressLine]) -> tuple[float | None, float | None
 
 
 def formed_from(events: Iterable[EventLine]) -> tuple[Formed, ...]:
-    """The worlds that the master announced; each was made because the one before was halted, or because it could be."""
+    """The worlds that the master announced. The reason of a world is that of the halt before it, if there was one."""
     formed: dict[Generation, Formed] = {}
     halted_why = ""
     for event in events:

@@ -1,7 +1,7 @@
-"""What the demonstration claims, computed from what was recorded, and which of the claims do not hold.
+"""The report of the demonstration: its figures and the result of each check, computed from the recorded facts.
 
-Pure: the story records facts (progress of every rank, announced worlds, the job's last phase, what was killed); here
-they are judged. A claim that cannot be shown from the facts is a failed check, not a smaller report.
+Pure: the story records the facts (progress of each rank, announced worlds, the job's last phase, kills), and this
+module judges them. A claim that the facts do not show is a failed check.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from tradewind.terminal import output, tables
 
 
 class World(Struct, frozen=True):
-    """A generation as it trained."""
+    """What a generation trained."""
 
     generation: Generation
     world_size: int
@@ -41,7 +41,7 @@ class Killed(Struct, frozen=True):
 
 
 class Joined(Struct, frozen=True):
-    """A worker that was in no world before."""
+    """A worker that was in no earlier world."""
 
     worker: WorkerId
     generation: Generation
@@ -52,7 +52,7 @@ class Report(Struct, frozen=True):
     ok: bool
     failed_checks: tuple[str, ...]
     checks: tuple[str, ...]
-    """What was checked and held."""
+    """The claims that hold."""
     steps: int
     samples: int
     generations: tuple[World, ...]
@@ -60,15 +60,15 @@ class Report(Struct, frozen=True):
     joins: tuple[Joined, ...]
     changes: tuple[Change, ...]
     step_s: float
-    """What a step takes while the world stays as it is."""
+    """Seconds of a step in an unchanged world."""
     repeated_steps: int
     certificate: str
-    """What the run said of itself at its end."""
+    """The certificate that the run printed at its end."""
     loss_first: float | None
     loss_last: float | None
     total_s: float
     cloud: CloudReport | None = None
-    """Only if the machines came from a cloud."""
+    """None without a cloud."""
 
 
 def report_on(facts: Facts) -> Report:
@@ -127,7 +127,7 @@ def _joins(trained: list[Trained]) -> Iterator[Joined]:
 
 
 def report_text(report: Report) -> RenderableType:
-    """The report for people, in one screen."""
+    """The report for people."""
     return Group(
         Text(),
         tables.table(
@@ -151,7 +151,7 @@ def _lines(report: Report) -> list[str]:
     return [
         f"{report.steps} steps with {report.samples} samples in {report.total_s:.0f} s, "
         f"loss {output.number(report.loss_first)} → {output.number(report.loss_last)}",
-        f"pause: how much longer the slowest step at a change took than a usual step ({_ms(report.step_s)}); "
+        f"pause: how much longer the slowest step at a change was than a usual step ({_ms(report.step_s)}); "
         + _restarts(report),
         f"certificate: {report.certificate or 'none'}",
         *(cloud_lines(report.cloud) if report.cloud is not None else ()),
@@ -160,7 +160,7 @@ def _lines(report: Report) -> list[str]:
 
 def _restarts(report: Report) -> str:
     restarts = sum(change.kind is Kind.RESTART for change in report.changes)
-    return f"restarted {restarts} times" if restarts else "nobody was restarted"
+    return f"{output.count(restarts, 'restart')}" if restarts else "no trainer restarted"
 
 
 def _ms(seconds: float) -> str:

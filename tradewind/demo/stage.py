@@ -1,4 +1,4 @@
-"""Where the demonstration happens: the stack around it, the view of it, the report at its end."""
+"""Runs the demonstration: its stack, its view, and the report at its end."""
 
 import asyncio
 import secrets
@@ -15,7 +15,8 @@ import msgspec
 from messages.api import EventLine
 from messages.criteria import Capacity, Objective, StepProfile, StepTime
 from messages.jobs import JobSpec, Launch, Workers
-from runtime.process import EXIT_FAILED, Stop
+from runtime.exit_codes import EXIT_FAILED
+from runtime.process import Stop
 from tradewind.demo import timeline, view
 from tradewind.demo.cloud.story import CloudStory
 from tradewind.demo.facts import Promise
@@ -29,15 +30,15 @@ from tradewind.terminal.foreground import unless_stopped
 from tradewind.terminal.offers import offer_table
 
 BESIDE_TRAINING_S = 255.0
-"""The most that machines, starts and pauses may take."""
+"""Seconds that machines, starts and pauses may take in total."""
 Tell = Callable[[EventLine], None]
 BATCH_PER_WORKER = 8
 CHECKPOINTS = 15
 USD_PER_HOUR_AND_WORKER = 3.0
 GRADIENT_BYTES = 1_686_528
-"""Of the script's model."""
+"""Bytes of the gradients of the script's model."""
 TRACE = "trace"
-"""The folder in which each trainer writes when it had which step."""
+"""Folder in which each trainer writes the times of its steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +47,21 @@ class Demonstration:
     steps: int
     workers: int
     seconds: float
-    """Steps are paced to take so long together: as with a big model, a lost worker's replacement is in time to help."""
+    """Duration of all steps together. Steps are slowed down, so that replacements of lost workers join in time."""
     as_json: bool
     keep: bool
     fleet: str | None = None
-    """A fleet file at a simulator; without, workers are plain processes."""
+    """The text of a fleet file; without it, workers are plain processes."""
 
     async def result(self, environ: Mapping[str, str], stop: Stop) -> int:
-        return await unless_stopped(self._play(environ), stop, _say_that_it_ends)
+        return await unless_stopped(self._play(environ), stop, _say_stopping)
 
     async def _play(self, environ: Mapping[str, str]) -> int:
         drawn = output.is_terminal() and not self.as_json
         async with self._stage(environ, self._teller(drawn)) as (stack, story):
             bus = f"${NATS_VARIABLE}" if environ.get(NATS_VARIABLE) else stack.nats_url
-            output.say(f"elsewhere: TRADEWIND_API_URL={stack.api.url} tradewind status --watch")
-            output.say(f"elsewhere: nats sub -s {bus} 'tradewind.>'")
+            output.say(f"in another terminal: TRADEWIND_API_URL={stack.api.url} tradewind status --watch")
+            output.say(f"in another terminal: nats sub -s {bus} 'tradewind.>'")
             await self._watched(story, drawn)
             traced = timeline.read(stack.folder / TRACE)
         report = report_on(replace(story.facts(tuple(stack.left_behind)), traced=traced))
@@ -85,7 +86,7 @@ class Demonstration:
                 yield clouded, CloudStory(clouded.api, spec, promise, tell, clouded.cloud, clouded.fleet)
 
     async def _show_offers(self, stack: CloudStack) -> None:
-        """Of the fleet's machines, at the prices of this moment."""
+        """Prints the fleet's machines with their current prices."""
         fleet = {(offer.zone, offer.machine_type) for offer in stack.fleet.offers}
         offered = (await stack.api.offers()).offers
         prices = offer_table([each for each in offered if (each.zone, each.machine_type) in fleet])
@@ -105,8 +106,8 @@ class Demonstration:
             await asyncio.wait({shown})
 
     def _teller(self, drawn: bool) -> Tell:
-        """What happens is part of the picture, where one is drawn; beside a JSON report it is for standard error."""
-        return (lambda event: None) if drawn else partial(view.tell_news, err=self.as_json)
+        """Prints events, unless the live view shows them. Beside a JSON report they go to standard error."""
+        return (lambda event: None) if drawn else partial(view.print_event, err=self.as_json)
 
     def _promise(self) -> Promise:
         return Promise(
@@ -140,7 +141,7 @@ class Demonstration:
         return Capacity(objective=Objective.THROUGHPUT, max_usd_per_hour=USD_PER_HOUR_AND_WORKER * self.workers)
 
     def _profile(self, stack: CloudStack) -> StepProfile:
-        """A rank takes its share of a step, as long as the script is paced to."""
+        """The profile of the slowed-down steps."""
         names = {offer.accelerator for offer in stack.fleet.offers if offer.accelerator is not None}
         time = StepTime(seconds_per_sample=self.seconds / self.steps / BATCH_PER_WORKER)
         return StepProfile(gradient_bytes=GRADIENT_BYTES, compute=dict.fromkeys(sorted(names), time))
@@ -154,8 +155,8 @@ class Demonstration:
             for line in story.last_lines:
                 click.echo(line, err=True)
         if not report.ok:
-            output.say(output.next_command("make demo ARGS=--keep, and look at the logs in the folder that it names"))
+            output.hint("make demo ARGS=--keep, then read the logs in the folder that it names")
 
 
-async def _say_that_it_ends() -> None:
-    output.say("interrupted; ending all that was started")
+async def _say_stopping() -> None:
+    output.say("interrupted; stopping all processes")

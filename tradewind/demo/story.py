@@ -1,4 +1,4 @@
-"""The demonstration itself: a job trains, a machine has to go, another is lost; all that is seen is recorded."""
+"""The course of the demonstration: a job trains, one machine gets a notice, another is lost. Facts are recorded."""
 
 import asyncio
 import contextlib
@@ -23,36 +23,36 @@ from tradewind.local import processes
 LOOK_EVERY_S = 0.25
 DRAIN_S = 5.0
 NOTICED_AT_SHARE = 1 / 8
-"""Of the steps, when the first machine is told to go."""
+"""Share of the steps after which the first machine gets a notice."""
 KILLED_RANK = Rank(1)
-"""A rank in the middle: those after it get new ranks."""
+"""A rank in the middle, so that later ranks change."""
 SETTLED_STEPS = 5
-"""All ranks of a world have taken part in so many steps, or it is left in peace."""
-KEPT_LINES = 30
+"""Steps that all ranks of a world must complete before the next fault."""
+MAX_LINES = 30
 CERTIFICATE = "certificate: "
-"""So begins the line in which the script says what became of its samples."""
+"""Begins the line with the script's certificate."""
 
 
 class Story:
-    def __init__(self, api: Api, spec: JobSpec, promise: Promise, on_news: Callable[[EventLine], None]) -> None:
+    def __init__(self, api: Api, spec: JobSpec, promise: Promise, on_event: Callable[[EventLine], None]) -> None:
         self.promise = promise
         self.view: JobView | None = None
         self.events: list[EventLine] = []
         self.progress: list[ProgressLine] = []
-        self.last_lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self.last_lines: deque[str] = deque(maxlen=MAX_LINES)
         self.began = time.monotonic()
         self._api = api
         self._spec = spec
-        self._on_news = on_news
+        self._on_event = on_event
         self._certificate = ""
         self._noticed_in: Generation | None = None
-        """The world in which a machine was told to go."""
+        """The generation in which a machine got its notice."""
         self._kills: list[Kill] = []
         self._killed_pids: dict[str, list[int]] = {}
 
     @property
     def step(self) -> int:
-        """The newest step that was completed; −1 before the first."""
+        """The newest completed step; −1 before the first."""
         newest = max((message.generation for message in self.progress), default=None)
         return max(
             (rank.last_step for message in self.progress if message.generation == newest for rank in message.ranks),
@@ -60,16 +60,16 @@ class Story:
         )
 
     async def play(self) -> None:
-        """Submits the job and returns when it has ended and its last reports were heard."""
+        """Submits the job and returns when it has ended and its last reports have arrived."""
         self.view = await self._api.submit(self._spec)
         async with asyncio.TaskGroup() as tasks:
-            told = [
+            reported = [
                 tasks.create_task(self._hear_progress(), name="demo-progress"),
                 tasks.create_task(self._hear_lines(), name="demo-lines"),
                 tasks.create_task(self._hear_events(), name="demo-events"),
             ]
             await self._look_until_ended()
-            _, late = await asyncio.wait(told, timeout=DRAIN_S)
+            _, late = await asyncio.wait(reported, timeout=DRAIN_S)
             for task in late:
                 task.cancel()
         await self._look_afterwards()
@@ -96,7 +96,7 @@ class Story:
     async def _hear_events(self) -> None:
         seen: Seen[EventLine] = Seen(source_of_event)
         async for event in follow(lambda: self._api.events(self._spec.name, follow=True), seen, self._is_over):
-            self._news(event)
+            self._pass_event(event)
 
     async def _hear_lines(self) -> None:
         seen: Seen[LogLine] = Seen(source_of_line)
@@ -116,7 +116,7 @@ class Story:
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def _act(self, view: JobView) -> None:
-        """Whatever is to happen at this point of the story."""
+        """Causes the next fault, if it is due."""
         if not self._is_settled(view):
             return
         if self._noticed_in is None:
@@ -126,13 +126,13 @@ class Story:
             self._kill(view)
 
     async def _look_afterwards(self) -> None:
-        """At what the job has left."""
+        """Records what the job left; overridden for a cloud."""
 
     def _is_full(self, view: JobView) -> bool:
         return view.phase == "running" and view.world_size == self.promise.workers
 
     def _is_settled(self, view: JobView) -> bool:
-        """The world is full, and each of its ranks has taken part in some steps of it."""
+        """Whether the world is full and each of its ranks has completed some of its steps."""
         steps: dict[Rank, int] = {}
         for message in self.progress:
             if message.generation == view.generation:
@@ -144,20 +144,20 @@ class Story:
         holder = next((worker for worker in view.workers if rank in worker.ranks and worker.pid), None)
         if holder is not None and holder.pid not in children.descendants(os.getpid()):
             raise UserError(
-                f"Worker {holder.worker} (process {holder.pid}) was not started by this command, so it is left alone.",
+                f"Worker {holder.worker} (process {holder.pid}) does not belong to this command, so it is not killed.",
                 "end the other cluster-controller on this bus, or unset TRADEWIND_NATS_URL",
             )
         return holder
 
     def _give_notice(self, view: JobView) -> None:
         rank = Rank(view.world_size - 1)
-        leaver = self._holder(view, rank)
-        if leaver is None:
+        leaving_worker = self._holder(view, rank)
+        if leaving_worker is None:
             return
-        children.send([leaver.pid], signal.SIGTERM)
+        children.send([leaving_worker.pid], signal.SIGTERM)
         self._noticed_in = view.generation
-        text = f"worker {leaver.worker} (rank {rank}) is told that its machine will be taken"
-        self._news(EventLine(time.time(), self._spec.name, "demo_noticed", text, "SIGTERM to the worker-agent"))
+        text = f"worker {leaving_worker.worker} (rank {rank}) gets a notice of preemption"
+        self._pass_event(EventLine(time.time(), self._spec.name, "demo_noticed", text, "SIGTERM to the worker-agent"))
 
     def _kill(self, view: JobView) -> None:
         victim = self._holder(view, KILLED_RANK)
@@ -167,13 +167,13 @@ class Story:
         at = time.time()
         self._killed_pids[victim.worker] = pids
         self._kills.append(Kill(victim.worker, KILLED_RANK, view.generation, self.step, at))
-        text = f"killed worker {victim.worker} (rank {KILLED_RANK}) as if its machine were lost"
-        self._news(EventLine(at, self._spec.name, "demo_killed", text, f"SIGKILL to its {len(pids)} processes"))
+        text = f"killed worker {victim.worker} (rank {KILLED_RANK}), like a lost machine"
+        self._pass_event(EventLine(at, self._spec.name, "demo_killed", text, f"SIGKILL to its {len(pids)} processes"))
 
     def _judged(self, kill: Kill) -> Kill:
         survived = tuple(pid for pid in self._killed_pids[kill.worker] if not children.is_dead(pid))
         return Kill(kill.worker, kill.rank, kill.generation, kill.step, kill.at, survived)
 
-    def _news(self, event: EventLine) -> None:
+    def _pass_event(self, event: EventLine) -> None:
         self.events.append(event)
-        self._on_news(event)
+        self._on_event(event)

@@ -1,4 +1,4 @@
-"""What the trainers wrote down of their steps, all by the one monotonic clock of this machine."""
+"""The traces of the trainers: the times of their steps, on this machine's monotonic clock."""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -11,7 +11,7 @@ from msgspec import Struct
 from messages.ids import Generation, Rank
 
 COMMITS = ("step", "caught_up")
-"""A rank has a step: from the sum of all, or from one who had that sum."""
+"""Records of a completed step: by an all-reduce, or received from a rank that took part in it."""
 
 
 class Moment(Struct, frozen=True):
@@ -29,7 +29,7 @@ class Moment(Struct, frozen=True):
 
 
 def read(folder: Path) -> tuple[Moment, ...]:
-    """Each trainer wrote a file of its own, named by its process; one that was killed may have left half a line."""
+    """All records. Each trainer writes a file named by its process id; a killed one may leave half a line."""
     found: list[Moment] = []
     for file in sorted(folder.glob("*.jsonl")):
         for line in file.read_bytes().splitlines():
@@ -44,7 +44,7 @@ _decoder = msgspec.json.Decoder(Moment)
 
 
 def by_trainer(moments: Iterable[Moment]) -> dict[int, list[Moment]]:
-    """The steps that each process has completed, in turn."""
+    """The completed steps of each process, in order."""
     trainers: dict[int, list[Moment]] = {}
     for moment in moments:
         if moment.is_commit:
@@ -53,7 +53,7 @@ def by_trainer(moments: Iterable[Moment]) -> dict[int, list[Moment]]:
 
 
 def usual_step_s(moments: Iterable[Moment]) -> float:
-    """What a step takes while the world stays as it is."""
+    """Median seconds of a step in an unchanged world."""
     took_s = [
         after.at - before.at
         for commits in by_trainer(moments).values()
@@ -64,9 +64,9 @@ def usual_step_s(moments: Iterable[Moment]) -> float:
 
 
 def pause_s(moments: tuple[Moment, ...], before: Generation, after: Generation) -> float:
-    """By how much the longest step at a change was longer than usual, on those who lived through it.
+    """Seconds by which the longest step at a change exceeds a usual one, for trainers of both worlds.
 
-    A newcomer is part of the world when it takes a share; until then the others' steps belong to the change.
+    The change ends when joining workers take their shares of a step.
     """
     settled = max((m.step + 1 for m in moments if m.what == "active" and m.generation == after), default=0)
     gaps_s = [gap_s for commits in by_trainer(moments).values() for gap_s in _gaps_s(commits, before, after, settled)]
@@ -78,9 +78,10 @@ def pause_s(moments: tuple[Moment, ...], before: Generation, after: Generation) 
 
 
 def repeated_steps(moments: tuple[Moment, ...], before: Generation, after: Generation) -> int:
-    """Steps that somebody had, and that were computed again in the next world.
+    """Steps that were completed and computed again in the next world.
 
-    Those count who went over. What the dead alone had is no step of the run; if all are dead, what they had counts.
+    Only trainers of both worlds count, or all trainers if there are none: a step that only lost trainers completed is
+    not a step of the run.
     """
     trainers = by_trainer(moments)
     over = [commits for commits in trainers.values() if {before, after} <= {m.generation for m in commits}]
@@ -90,7 +91,7 @@ def repeated_steps(moments: tuple[Moment, ...], before: Generation, after: Gener
 
 
 def _gaps_s(commits: list[Moment], before: Generation, after: Generation, settled: int) -> list[float]:
-    """Between one trainer's last step in a world and the first in the next in which all take part."""
+    """The times between a trainer's last step in a world and the first full step in the next."""
     last = max((place for place, m in enumerate(commits) if m.generation == before), default=None)
     there = [place for place, m in enumerate(commits) if m.generation == after]
     if last is None or not there:

@@ -1,4 +1,4 @@
-"""The demonstration as it is seen: a picture that is drawn again on a terminal, plain lines elsewhere."""
+"""Shows the demonstration: a live view on a terminal, plain lines elsewhere."""
 
 import asyncio
 import time
@@ -18,10 +18,11 @@ DRAWS_A_SECOND = 4
 LINE_EVERY_S = 2.0
 EVENTS_SHOWN = 8
 BAR_WIDTH = 40
+SUBMITTING = "submitting the job"
 
 
 async def draw(story: Story) -> None:
-    """Until cancelled."""
+    """Draws the live view until cancelled."""
     with Live(console=tables.console(), auto_refresh=False, transient=True) as live:
         while True:
             live.update(picture(story), refresh=True)
@@ -29,18 +30,18 @@ async def draw(story: Story) -> None:
 
 
 async def tell(story: Story, *, err: bool) -> None:
-    """Until cancelled: how far it is, when that has changed."""
-    told = ""
+    """Prints the progress when it changes, until cancelled."""
+    reported = ""
     while True:
         line = summary(story)
-        if line != told:
-            told = line
+        if line != reported:
+            reported = line
             click.echo(f"{time.strftime('%H:%M:%S')}  {line}", err=err)
         await asyncio.sleep(LINE_EVERY_S)
 
 
-def tell_news(event: EventLine, *, err: bool) -> None:
-    """The first line of each reason; `tradewind events` has all."""
+def print_event(event: EventLine, *, err: bool) -> None:
+    """Prints an event with the first line of its reason; `tradewind events` shows all lines."""
     line, *_ = output.event_line(event).splitlines()
     click.echo(line, err=err)
 
@@ -48,21 +49,21 @@ def tell_news(event: EventLine, *, err: bool) -> None:
 def picture(story: Story) -> RenderableType:
     view = story.view
     if view is None:
-        return Text("submitting the job")
+        return Text(SUBMITTING)
     why = output.first_line(view.why)
     head = Table.grid(padding=(0, 1))
     head.add_row(Text("tradewind demo", style="bold"), tables.phase_text(view.phase), Text(why, style="dim"))
     bar = Table.grid(padding=(0, 1))
     done = ProgressBar(total=story.promise.steps, completed=story.step + 1, width=BAR_WIDTH)
     bar.add_row(done, summary(story))
-    workers = tables.worker_table(view.workers) if view.workers else Text("no workers just now", style="dim")
-    return Group(head, bar, Text(), workers, Text(), news(story))
+    workers = tables.worker_table(view.workers) if view.workers else Text("no workers", style="dim")
+    return Group(head, bar, Text(), workers, Text(), event_table(story))
 
 
 def summary(story: Story) -> str:
     view = story.view
     if view is None:
-        return "submitting the job"
+        return SUBMITTING
     if story.step < 0:
         return f"{view.phase}: {output.first_line(view.why)}"
     rate = view.samples_per_s
@@ -73,7 +74,7 @@ def summary(story: Story) -> str:
     )
 
 
-def news(story: Story) -> Table:
+def event_table(story: Story) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True, min_width=len("HH:MM:SS"))
     for _ in range(2):

@@ -1,1 +1,1 @@
-"""The host: a warm interpreter of the job that forks one trainer for each rank. See `tradewind.protocol.host`."""
+"""The host: a process that has imported torch and forks one trainer for each rank. See `tradewind.protocol.host`."""

@@ -1,7 +1,7 @@
-"""`python -m tradewind.host --socket PATH`, or this file by its path, with any interpreter that has torch.
+"""The command `python -m tradewind.host --socket PATH`, or this file by its path, with any interpreter that has torch.
 
-By its path it needs nothing installed: it makes the package `tradewind` importable by name only. No folder of ours is
-on the import path, so nothing of ours can stand in for a module of the user's.
+Started by its path, it needs no installation: it makes the package `tradewind` importable. It adds no folder to the
+import path, so no module of Tradewind can hide a module of the user.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def main() -> "Newborn | None":
     parser = argparse.ArgumentParser(prog="tradewind.host", description="Forks warm trainers for a worker-agent.")
     parser.add_argument("--socket", required=True, metavar="PATH", help="where the worker-agent listens")
     parser.add_argument(
-        "--wait-s", type=float, default=1.0, metavar="SECONDS", help="how long to wait until it does  [%(default)s]"
+        "--wait-s", type=float, default=1.0, metavar="SECONDS", help="how long to wait for the agent  [%(default)s]"
     )
     given = parser.parse_args()
     _take_only_the_package_along()
@@ -42,9 +42,9 @@ def _find_the_driver() -> None:
 
 
 def _connect(path: str, wait_s: float) -> socket.socket:
-    """Where somebody else starts us, we may be first."""
+    """Connects to the agent; waits, because in a pod the host may start before it."""
     until = time.monotonic() + wait_s
-    # The first process of a container is not ended by a signal that it has no handler for.
+    # In a container, the kernel ignores signals without a handler for the first process.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     while True:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -54,7 +54,7 @@ def _connect(path: str, wait_s: float) -> socket.socket:
             sock.close()
             may_come = isinstance(error, FileNotFoundError | ConnectionRefusedError)
             if not may_come or time.monotonic() >= until:
-                sys.exit(f"tradewind.host: no agent listens on {path}: {error}")
+                sys.exit(f"tradewind.host: cannot connect to the agent on {path}: {error}")
             time.sleep(0.05)
         else:
             return sock
@@ -94,7 +94,7 @@ def _refuse(agent: "AgentConnection", why: str, *, is_unfit: bool) -> NoReturn:
 
 def _take_only_the_package_along() -> None:
     if not sys.flags.safe_path:
-        del sys.path[0]  # this file's folder, or with -m the current one: trainers put their own there
+        del sys.path[0]  # this file's folder, or with -m the current one: trainers add their own
     if not __package__:
         folder = Path(__file__).resolve().parent.parent
         spec = importlib.util.spec_from_file_location(folder.name, folder / "__init__.py")
@@ -108,7 +108,7 @@ def _take_only_the_package_along() -> None:
 if __name__ == "__main__":
     newborn = main()
     if newborn is None:
-        # Nothing of it is left to tidy up, and taking torch down costs its neighbours who train a tenth of a second.
+        # Nothing is left to clean up, and unloading torch takes 0.1 s of the cores that other trainers use.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)

@@ -1,4 +1,4 @@
-"""The host's end of the socket to its agent: lines in, messages out, neither of which ever blocks."""
+"""The host's end of the socket to its agent. It never blocks."""
 
 import contextlib
 import socket
@@ -19,7 +19,7 @@ class AgentConnection:
 
     @property
     def backlog_bytes(self) -> int:
-        """What the agent has not taken yet."""
+        """Bytes that the agent has not yet received."""
         return len(self._outgoing)
 
     def fileno(self) -> int:
@@ -34,12 +34,12 @@ class AgentConnection:
             while self._outgoing:
                 del self._outgoing[: self._socket.send(self._outgoing)]
         except BlockingIOError:
-            pass  # the agent is slow: the selector tells when there is room
+            pass  # the agent is slow: the selector reports when there is space
         except OSError:
             self._lose()
 
     def receive(self) -> list[bytes]:
-        """The lines that are whole by now. One that is too long comes cut to the limit, and is refused there."""
+        """Returns the complete lines. A line above the limit is cut to the limit, which the decoder refuses."""
         try:
             data = self._socket.recv(_CHUNK_BYTES)
         except BlockingIOError:

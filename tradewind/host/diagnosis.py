@@ -1,4 +1,4 @@
-"""Why a trainer failed, read from what it left behind."""
+"""Diagnosis of a failed trainer from its output and error file."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from typing import Final
 _ERROR_FILE_LIMIT_BYTES: Final = 1024 * 1024
 _MESSAGE_LIMIT: Final = 4 * 1024
 
-# Only the line that names an exception counts: warnings and C++ stack dumps quote the same words in healthy runs.
+# Only lines that name an exception count: warnings and C++ stack dumps contain the same words in healthy runs.
 _NAMES_AN_EXCEPTION: Final = re.compile(r"(\[rank\d+\]:)?\s*(what\(\):|\[E\d{4} |[\w.]+(Error|Exception)\b.*:)")
 
 _PEER_LOST: Final = tuple(
@@ -30,7 +30,7 @@ _PEER_LOST: Final = tuple(
 _ENDS_A_TRACEBACK: Final = re.compile(r"(\[rank\d+\]: ?)?[\w.]+(Error|Exception|Interrupt|Exit)(:|$)")
 _NO_MODULE: Final = (
     re.compile(r"(?:\[rank\d+\]: ?)?ModuleNotFoundError: No module named '([\w.]+)'$"),
-    # What the interpreter itself says of a module that it should run.
+    # The interpreter's own message for `python -m`.
     re.compile(r"\S+: No module named ([\w.]+)$"),
     re.compile(r"\S+: Error while finding module .*\(ModuleNotFoundError: No module named '([\w.]+)'\)$"),
 )
@@ -40,12 +40,12 @@ CHOOSE_ANOTHER: Final = (
 
 
 def peer_lost(lines: Iterable[str]) -> bool:
-    """Whether the trainer failed because the connection to a peer, or to the store they meet at, broke."""
+    """True if the trainer failed because its connection to a peer or to the store broke."""
     return any(pattern.search(line) for line in lines if _NAMES_AN_EXCEPTION.match(line) for pattern in _PEER_LOST)
 
 
 def hint_of(lines: Sequence[str]) -> str | None:
-    """What to do about the failure, if its cause shows that."""
+    """Returns advice about the failure, if its cause is known."""
     written = [line for line in lines if line.strip()]
     suspects = [line for line in written if _ENDS_A_TRACEBACK.match(line)][-1:] or written[-1:]
     found = [match[1] for line in suspects for pattern in _NO_MODULE if (match := pattern.match(line))]
@@ -57,7 +57,7 @@ def missing_module(name: str) -> str:
 
 
 def error_message(error_file: str | None) -> str | None:
-    """The message in the file of TORCHELASTIC_ERROR_FILE, if the script wrote one (`elastic…errors.record` does)."""
+    """Returns the message in TORCHELASTIC_ERROR_FILE, if the script wrote one (`elastic…errors.record` does)."""
     if not error_file:
         return None
     try:

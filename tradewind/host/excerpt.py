@@ -1,4 +1,4 @@
-"""The part of a trainer's standard error that is shown when it failed: its last traceback, else its last lines."""
+"""The part of a failed trainer's standard error that is shown: its last traceback, otherwise its last lines."""
 
 import re
 from collections.abc import Sequence
@@ -8,22 +8,23 @@ LINES_MOST: Final = 20
 TRACEBACK_LINES_MOST: Final = 60
 SIZE_MOST_BYTES: Final = 4 * 1024
 _GAP_BYTES: Final = 64
-"""Room for the line that says how many lines were left out."""
+"""Size of the line with the number of omitted lines."""
 
 _RANK: Final = r"(?:\[rank\d+\]: ?)?"
-"""torch puts it before each line of a traceback."""
+"""torch's prefix of each line of a traceback."""
 _HEADER: Final = re.compile(
     r"(?:^|(?<=\S)|(?<=[^\s|])\s+)"
     rf"(?P<header>{_RANK}(?:  \+ Exception Group |(?<!Exception Group ))Traceback \(most recent call last\):\s?)$"
 )
-"""It may stand behind a progress bar, which leaves no line end. Tracebacks inside of a group stand behind `| `."""
+"""The first line of a traceback. It may follow a progress bar, which has no line end. Tracebacks inside a group follow
+`| `."""
 _LINK: Final = re.compile(
     _RANK + r"(?:During handling of the above exception, another exception occurred"
     r"|The above exception was the direct cause of the following exception):"
 )
 _INSIDE: Final = re.compile(_RANK + r"(?:\s|$)")
 _LINK_REACH: Final = 2
-"""Lines from the sentence that links two tracebacks to the second of them."""
+"""Maximum number of lines from the line that links two tracebacks to the second traceback."""
 
 
 def excerpt(lines: Sequence[str]) -> list[str]:
@@ -47,18 +48,22 @@ def _first_of_chain(lines: Sequence[str], headers: Sequence[int]) -> int:
 
 
 def _without_the_middle(lines: Sequence[str]) -> list[str]:
-    """The traceback if it is short, else its first line; then the last lines."""
+    """Returns the traceback if it is short, otherwise its first line; then the last lines."""
     end = next((number for number, line in enumerate(lines[1:], 1) if not _INSIDE.match(line)), len(lines))
     head = list(lines[: end + 1])
     if len(head) > TRACEBACK_LINES_MOST // 2 or _size(head) > SIZE_MOST_BYTES // 2:
         head = [lines[0]]
     rest = lines[len(head) :]
     last = _last(rest, TRACEBACK_LINES_MOST - len(head) - 1, SIZE_MOST_BYTES - _size(head) - _GAP_BYTES)
-    return [*head, f"  … {len(rest) - len(last)} lines left out …", *last]
+    return [*head, omitted(len(rest) - len(last)), *last]
+
+
+def omitted(lines: int) -> str:
+    return f"  … {lines} lines omitted …"
 
 
 def _last(lines: Sequence[str], most: int, room: int) -> list[str]:
-    """As many of the last lines as there is room for; of the first of them perhaps only a part."""
+    """Returns as many of the last lines as fit; the first of them may be cut."""
     kept: list[str] = []
     for line in reversed(lines[-most:]):
         cut = line.encode()[:room].decode(errors="ignore")

@@ -1,7 +1,7 @@
-"""The GPUs that a host must have: how its processes find the driver, and a check before the host reports ready.
+"""The GPUs of a host: how its processes find the driver, and a check before the host reports ready.
 
-A pod with GPUs sets both variables. The driver of the node is mounted in a folder that an ordinary image does not
-search.
+A pod with GPUs sets TRADEWIND_GPUS and TRADEWIND_DRIVER_FOLDER. The node's driver is mounted in a folder that ordinary
+images do not search.
 """
 
 import contextlib
@@ -18,15 +18,15 @@ from typing import Final
 from tradewind.protocol.variables import DRIVER_FOLDER, GPUS
 
 CHECK_S: Final = 60.0
-"""Seconds that starting CUDA on all GPUs may take."""
+"""Timeout in seconds for starting CUDA on all GPUs."""
 END_S: Final = 5.0
-"""Seconds until the process of the check is dead after SIGKILL."""
+"""Seconds that the process of the check may take to die after SIGKILL."""
 _DRIVER_LIBRARY: Final = "libcuda.so.1"
 _OUR_IMAGE: Final = "build ours with --build-arg TORCH=cuda"
 
 
 def with_driver(env: Mapping[str, str]) -> dict[str, str]:
-    """The environment with the driver's folders last, so that the paths of the image and of the job stay and win."""
+    """Adds the driver's folders to the paths of an environment, behind those of the image and the job."""
     folder = env.get(DRIVER_FOLDER)
     if not folder:
         return dict(env)
@@ -35,16 +35,16 @@ def with_driver(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def restart_with_driver() -> None:
-    """Executes this process again if the driver is not in its paths: the loader reads them only at the start."""
+    """Executes this process again if the driver is not in its paths: the loader reads paths only at the start."""
     env = with_driver(os.environ)
     if env != dict(os.environ):
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], env)
 
 
 def why_unfit(check_s: float = CHECK_S) -> str | None:
-    """Why this worker cannot train on the GPUs that it was promised, in one sentence; None if it can.
+    """Returns why this worker cannot train on the GPUs in TRADEWIND_GPUS; None if it can.
 
-    Another process asks: this one forks trainers, and CUDA does not survive a fork.
+    Another process starts CUDA: this one forks trainers, and forks cannot use a CUDA that was started before.
     """
     given = os.environ.get(GPUS, "")
     wanted = int(given) if given.isdecimal() else 0
@@ -53,22 +53,27 @@ def why_unfit(check_s: float = CHECK_S) -> str | None:
     import torch
 
     what = f"torch {torch.__version__}"
-    asked = f"and each worker of the job needs {_gpus(wanted)} (pod.gpu)"
+    needed = f"and each worker of the job needs {_gpus(wanted)} (pod.gpu)"
     if torch.version.cuda is None and torch.version.hip is None:
-        return f"{what} is a build without CUDA, {asked}: set pod.image to an image with a CUDA build, or {_OUR_IMAGE}"
+        return f"{what} is a build without CUDA, {needed}: set pod.image to an image with a CUDA build, or {_OUR_IMAGE}"
     found = _ask(wanted, check_s)
     if found is None:
-        return f"CUDA did not start within {check_s:g} s, {asked}: the driver or a GPU of the node hangs"
+        return cuda_hangs(wanted, check_s)
     seen, error = found
     if error:
-        return f"{what} sees {_gpus(seen)}, {asked}: {error}; use a node with a driver that fits this torch"
+        return f"{what} finds {_gpus(seen)}, {needed}: {error}; use a node with a driver that fits this torch"
     if seen < wanted:
-        return f"{what} sees {_gpus(seen)}, {asked}: choose machines with more GPUs, or fewer ranks (workers.ranks)"
+        return f"{what} finds {_gpus(seen)}, {needed}: choose machines with more GPUs, or fewer ranks (workers.ranks)"
     return None
 
 
+def cuda_hangs(wanted: int, check_s: float) -> str:
+    needed = f"and each worker of the job needs {_gpus(wanted)} (pod.gpu)"
+    return f"CUDA did not start within {check_s:g} s, {needed}: the driver or a GPU of the node hangs"
+
+
 def _ask(wanted: int, check_s: float) -> tuple[int, str] | None:
-    """How many GPUs torch sees, and what is wrong with them; None if no answer came in time."""
+    """Returns the number of GPUs that torch finds, and an error; None after the timeout."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -91,7 +96,7 @@ def _ask(wanted: int, check_s: float) -> tuple[int, str] | None:
 
 
 def _end(pid: int) -> None:
-    """One that a hung driver keeps from dying is left behind."""
+    """Kills the process of the check. A hung driver may keep it alive; then it is left behind."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     until_s = time.monotonic() + END_S
@@ -100,7 +105,7 @@ def _end(pid: int) -> None:
 
 
 def _read(fd: int, until_s: float) -> bytes | None:
-    """What is written until the other end closes; None if that takes too long."""
+    """Reads until the other end closes; None after the timeout."""
     said = b""
     while True:
         ready, _, _ = select.select([fd], [], [], max(0.0, until_s - time.monotonic()))
@@ -113,7 +118,7 @@ def _read(fd: int, until_s: float) -> bytes | None:
 
 
 def _probe(wanted: int) -> tuple[int, str]:
-    """In the other process: may start CUDA."""
+    """Starts CUDA on all GPUs. The process of the check calls it."""
     import torch
 
     seen = 0
@@ -130,7 +135,7 @@ def _why_no_driver() -> str:
     try:
         ctypes.CDLL(_DRIVER_LIBRARY)
     except OSError as error:
-        return f"the driver cannot be loaded ({error})"
+        return f"cannot load the driver ({error})"
     return ""
 
 

@@ -1,13 +1,12 @@
-"""The host's loop: one thread, one selector, no call that could hang.
+"""The host's loop: one thread, one selector, no call that can hang.
 
-Output flows from the trainers' pipes into messages for the agent. When the agent falls behind, the pipes are left alone
-until it has caught up: the trainers wait, and the host does not grow.
+It passes output from the trainers' pipes to the agent. While the agent is slow, the host stops reading the pipes: the
+trainers wait, and the host's memory does not grow.
 """
 
 import contextlib
 import json
 import selectors
-import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +19,7 @@ from tradewind.host.diagnosis import error_message, hint_of, peer_lost
 from tradewind.host.process import Pipe, TrainerProcess, fork_trainer
 from tradewind.host.trainer import Newborn
 from tradewind.protocol import host as protocol
-from tradewind.protocol.host import Abort, Exit, Fork, Signal, Stop
+from tradewind.protocol.host import Abort, Exit, Fork, Stop
 from tradewind.protocol.lines import Unreadable
 from tradewind.protocol.steps import StepReport, read_report
 
@@ -28,10 +27,12 @@ _BACKLOG_HIGH_BYTES: Final = 1024 * 1024
 _BACKLOG_LOW_BYTES: Final = 256 * 1024
 _BACKLOG_DEAF_BYTES: Final = 16 * 1024 * 1024
 _UNKILLABLE_S: Final = 5.0
+ALREADY_RUNNING: Final = "this trainer is already running"
+ENDING: Final = "the host is ending"
 
 
 class _CannotObey(Exception):
-    """A command that makes sense, but not here or not now; the text says why."""
+    """A valid command that the host cannot obey now, with the reason."""
 
 
 class Host:
@@ -46,7 +47,7 @@ class Host:
         self._leave_by: float | None = None
 
     def run(self) -> Newborn | None:
-        """Serves the agent until it leaves or says `exit`. In each process forked on the way, returns the newborn."""
+        """Serves the agent until it sends `exit` or disconnects. Returns the newborn in each forked process."""
         while True:
             if self._agent.closed:
                 self._leave()
@@ -103,8 +104,6 @@ class Host:
                     return self._fork(command)
                 case Stop():
                     self._stop(command)
-                case Signal():
-                    self._signal(command)
                 case Abort():
                     self._abort(command)
                 case Exit():
@@ -119,10 +118,10 @@ class Host:
         for spec in command.trainers:
             trainer = command.generation, spec.rank
             if trainer in self._trainers:
-                self._agent.send(protocol.ForkFailed(*trainer, "this trainer is running already"))
+                self._agent.send(protocol.ForkFailed(*trainer, ALREADY_RUNNING))
                 continue
             if self._leave_by is not None:
-                self._agent.send(protocol.ForkFailed(*trainer, "the host is leaving"))
+                self._agent.send(protocol.ForkFailed(*trainer, ENDING))
                 continue
             try:
                 born = fork_trainer(command.generation, spec)
@@ -148,19 +147,10 @@ class Host:
             trainer.stop(command.grace_s)
         self._stops.append(command.generation)
 
-    def _signal(self, command: Signal) -> None:
-        trainer = self._trainers.get((command.generation, command.rank))
-        if trainer is None:
-            raise _CannotObey(f"signal: no trainer of rank {command.rank} in generation {command.generation}")
-        try:
-            trainer.send(signal.Signals[command.signal])
-        except PermissionError as error:
-            raise _CannotObey(f"signal: {error}") from error
-
     def _abort(self, command: Abort) -> None:
         trainer = self._trainers.get((command.generation, command.rank))
         if trainer is None:
-            raise _CannotObey(f"abort: no trainer of rank {command.rank} in generation {command.generation}")
+            raise _CannotObey(f"abort: generation {command.generation} has no trainer of rank {command.rank}")
         try:
             trainer.abort(command.why)
         except PermissionError as error:
@@ -210,12 +200,12 @@ class Host:
             if self._reading:
                 self._pass_updates_on(trainer)
             if trainer.settled:
-                self._bury(trainer)
+                self._record_exit(trainer)
         for generation in [stop for stop in self._stops if not self._up_to(stop)]:
             self._stops.remove(generation)
             self._agent.send(protocol.Stopped(generation))
 
-    def _bury(self, trainer: TrainerProcess) -> None:
+    def _record_exit(self, trainer: TrainerProcess) -> None:
         for pipe in trainer.pipes:
             for lines in pipe.drain():
                 self._pass_on(trainer, pipe, lines)
@@ -231,9 +221,9 @@ class Host:
                 *protocol.code_and_signal(exitcode),
                 tail=tuple(trainer.tail.shown()),
                 error=error,
-                peer_lost=exitcode != 0 and not trainer.stalled and peer_lost(trainer.tail.kept()),
+                peer_lost=exitcode != 0 and not trainer.stalled and peer_lost(trainer.tail.lines()),
                 stalled=trainer.stalled,
-                hint=hint_of(trainer.tail.kept()) if exitcode > 0 else None,
+                hint=hint_of(trainer.tail.lines()) if exitcode > 0 else None,
             )
         )
 
@@ -246,7 +236,7 @@ class Host:
             self._selector.unregister(watched)
 
     def _let_go(self) -> None:
-        """Closes without unregistering: a newborn shares the selector's list with the host."""
+        """Closes all files without unregistering them: a newborn shares the epoll instance with the host."""
         self._selector.close()
         self._agent.close()
         for trainer in self._trainers.values():

@@ -1,4 +1,4 @@
-"""What trainers print: bytes in, whole lines of text out, with the last of them kept for whoever asks why it ended."""
+"""The output of trainers: bytes become whole lines of text, and the last lines are stored to explain an exit."""
 
 import math
 from collections import deque
@@ -9,19 +9,19 @@ from tradewind.host.excerpt import SIZE_MOST_BYTES, excerpt
 
 LINE_LIMIT_BYTES: Final = 64 * 1024
 UPDATE_EVERY_S: Final = 1.0
-"""Seconds between two states of a progress bar that are passed on."""
-_KEPT_LINES: Final = 200
+"""Minimum seconds between two reported states of a progress bar."""
+_MAX_LINES: Final = 200
 
 
 class Lines:
-    """Cuts a stream of bytes into lines, in bounded memory.
+    """Splits a stream of bytes into lines, in bounded memory.
 
-    A line longer than the limit loses its end, and says so. A carriage return starts the line over, as on a terminal:
-    such a line is a progress bar, and its state can be had before it ends. What is not UTF-8 is replaced.
+    A line above the limit loses its end and gets a note. A carriage return starts the line again, as on a terminal:
+    such a line is a progress bar, whose state is available before the line ends. Bytes that are not UTF-8 are replaced.
     """
 
     def __init__(self, tail: "Tail | None" = None) -> None:
-        """`tail` gets each line that ends, also if its last state was an update."""
+        """`tail` gets each complete line, even if its last state was an update."""
         self._tail = tail
         self._line = b""
         self._cut_bytes = 0
@@ -30,7 +30,7 @@ class Lines:
         self._shown_s = -math.inf
 
     def feed(self, data: bytes) -> list[str]:
-        """The lines that ended, without those whose last state was an update."""
+        """Returns the complete lines, without those whose last state was an update."""
         *ended, rest = data.split(b"\n")
         lines = []
         for piece in ended:
@@ -40,17 +40,17 @@ class Lines:
         return lines
 
     def finish(self) -> list[str]:
-        """The last line, if the stream ended without a line end."""
+        """Returns the last line, if the stream ended without a line end."""
         return self._end() if self._line else []
 
     @property
     def due_s(self) -> float | None:
-        """When the newest state of a progress bar should be shown, if it was not yet."""
+        """When to report the newest state of a progress bar; None if it is already reported."""
         waits = self._is_bar and self._text().strip() and self._text() != self._shown
         return self._shown_s + UPDATE_EVERY_S if waits else None
 
     def update(self, now_s: float) -> str | None:
-        """The state of a progress bar, if it is due."""
+        """Returns the state of a progress bar, if it is due."""
         due_s = self.due_s
         if due_s is None or now_s < due_s:
             return None
@@ -79,16 +79,16 @@ class Lines:
 
 
 class Tail:
-    """The last lines of a stream. `kept` reaches further back than `shown`: torch's own stack dumps are long."""
+    """The last lines of a stream. `lines` has more than `shown`, because torch's own stack dumps are long."""
 
     def __init__(self) -> None:
-        self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._lines: deque[str] = deque(maxlen=_MAX_LINES)
 
     def add(self, lines: Iterable[str]) -> None:
         self._lines.extend(line[:SIZE_MOST_BYTES] for line in lines)
 
-    def kept(self) -> list[str]:
+    def lines(self) -> list[str]:
         return list(self._lines)
 
     def shown(self) -> list[str]:
-        return excerpt(self.kept())
+        return excerpt(self.lines())

@@ -1,7 +1,7 @@
-"""Modules that the job wants imported once, before its trainers are forked: `launch.preload`.
+"""Preloading: the host imports the modules of `launch.preload` once, before it forks trainers.
 
-Nothing here ends the host: a module that cannot be imported is left out, and the script itself shows the error. What is
-wrong is kept for the trainers, who print it where the job's owner reads.
+No failure here ends the host: it skips a module that cannot be imported, and the script itself shows the error.
+Trainers print the problems in their own output, where the job's owner reads them.
 """
 
 import importlib
@@ -17,7 +17,7 @@ from tradewind.protocol.variables import PRELOAD
 _THREADS: Final = Path("/proc/self/task")
 
 remarks: list[str] = []
-"""What trainers print at their start."""
+"""Problems that trainers print at their start."""
 
 
 def preload() -> None:
@@ -34,25 +34,34 @@ def show_remarks() -> None:
 
 
 def _import(name: str) -> str | None:
-    """What is wrong with it."""
+    """Imports a module. Returns a message if that fails or has a side effect that breaks forks."""
     threads, named, had_cuda = _thread_ids(), set(threading.enumerate()), _cuda_has_begun()
     with _Attempt() as attempt:
         importlib.import_module(name)
     if attempt.error is not None:
         error = f"{type(attempt.error).__name__}: {attempt.error}".partition("\n")[0]
-        return f"{name} cannot be imported ({error}); the script is started without it"
+        return cannot_import(name, error)
     if _cuda_has_begun() and not had_cuda:
-        return f"{name} starts CUDA when it is imported, so no rank can use a GPU: remove it from launch.preload"
+        return f"importing {name} starts CUDA, so no rank can use a GPU: remove it from launch.preload"
     started = len(_thread_ids() - threads)
     if started:
         names = ", ".join(thread.name for thread in threading.enumerate() if thread not in named)
-        which = f" ({names})" if names else ""
-        return f"{name} starts {started} thread(s){which} when it is imported; ranks are forked without them"
+        return starts_threads(name, started, names)
     return None
 
 
+def cannot_import(module: str, error: str) -> str:
+    return f"cannot import {module} ({error}); the script starts without it"
+
+
+def starts_threads(module: str, started: int, names: str) -> str:
+    """The problem of a module whose import starts threads. `names` are those of the Python threads among them."""
+    which = f" ({names})" if names else ""
+    return f"importing {module} starts {started} thread(s){which}, which forked ranks do not have"
+
+
 class _Attempt:
-    """Keeps what the import of somebody's module raised; that may be anything."""
+    """Catches the error of an import of the job's module, which may be any exception."""
 
     error: BaseException | None = None
 

@@ -1,4 +1,4 @@
-"""The host's view of one trainer: its process, its pipes, and how it is ended."""
+"""One trainer in the host: its process, its pipes, and its end."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ LINGER_S: Final = 0.2
 
 
 class Pipe:
-    """The reading end of what a trainer writes."""
+    """The reading end of a trainer's pipe."""
 
     def __init__(self, fd: int, source: Literal["stdout", "stderr", "progress"], tail: Tail | None = None) -> None:
         os.set_blocking(fd, False)
@@ -31,7 +31,7 @@ class Pipe:
         return self.fd
 
     def read(self) -> list[str] | None:
-        """The lines of one chunk; None if nothing is there."""
+        """Returns the lines of one chunk; None if the pipe is empty."""
         try:
             data = os.read(self.fd, _CHUNK_BYTES)
         except BlockingIOError:
@@ -43,16 +43,16 @@ class Pipe:
 
     @property
     def update_at(self) -> float | None:
-        """When the state of a progress bar should be passed on though nothing more was written."""
+        """When to report the state of a progress bar even without new output."""
         return None if self.ended or self.source == "progress" else self._lines.due_s
 
     def update(self) -> list[str]:
-        """The state of a progress bar, if it is due."""
+        """Returns the state of a progress bar, if it is due."""
         update = None if self.update_at is None else self._lines.update(time.monotonic())
         return [] if update is None else [update]
 
     def drain(self) -> Iterator[list[str]]:
-        """What is in the pipe now, then the end, whoever may still hold the other side."""
+        """Yields what is in the pipe now and ends it, even if another process still has the writing end."""
         for _ in range(_LAST_CHUNKS):
             lines = None if self.ended else self.read()
             if lines is None:
@@ -81,9 +81,9 @@ class TrainerProcess:
         self.pidfd = pidfd
         self.pipes = pipes
         self.stalled = ""
-        """Why it was aborted."""
+        """Why it was aborted; empty if it was not."""
         self.tail = tail
-        """Of its standard error."""
+        """The tail of its standard error."""
         self.exitcode: int | None = None
         self._stacks_fd = stacks_fd
         self._kill_at: float | None = None
@@ -95,12 +95,12 @@ class TrainerProcess:
 
     @property
     def next_at(self) -> float | None:
-        """When this trainer needs attention though nothing has happened."""
+        """When the host must check this trainer even without an event."""
         return self._kill_at if self.running else self._settle_at
 
     @property
     def settled(self) -> bool:
-        """It has exited, and what it wrote was read or is not worth more waiting."""
+        """True once it has exited and its output is read, or LINGER_S after the exit."""
         if self._settle_at is None:
             return False
         return all(pipe.ended for pipe in self.pipes) or time.monotonic() >= self._settle_at
@@ -114,7 +114,7 @@ class TrainerProcess:
         self._kill_at = deadline if self._kill_at is None else min(self._kill_at, deadline)
 
     def abort(self, why: str) -> None:
-        """Has it write its stacks, and kills it a moment later. PermissionError: it became another user."""
+        """Makes it write its stacks and kills it soon after. Raises PermissionError if it runs as another user."""
         if self.running and not self.stalled:
             os.kill(self.pid, stacks.SIGNAL)
             self.stalled = why
@@ -130,13 +130,8 @@ class TrainerProcess:
             self._kill_at = None
             self._signal_group(signal.SIGKILL)
 
-    def send(self, number: signal.Signals) -> None:
-        """To the leading process only."""
-        if self.running:
-            os.kill(self.pid, number)
-
     def reap(self) -> None:
-        # Killed before it is reaped: until then its number belongs to no other process or group.
+        # The group is killed before the process is reaped: afterwards another group may get its number.
         self._signal_group(signal.SIGKILL)
         self.exitcode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         self._settle_at = time.monotonic() + LINGER_S
@@ -148,15 +143,15 @@ class TrainerProcess:
             os.close(pipe.fd)
 
     def _signal_group(self, number: signal.Signals) -> None:
-        with contextlib.suppress(PermissionError):  # it became another user
+        with contextlib.suppress(PermissionError):  # it runs as another user
             try:
                 os.killpg(self.pid, number)
-            except ProcessLookupError:  # forked a moment ago and not yet in its own group
+            except ProcessLookupError:  # it was just forked and has no group yet
                 os.kill(self.pid, number)
 
 
 def fork_trainer(generation: int, spec: TrainerSpec) -> TrainerProcess | Newborn:
-    """Returns twice: the process in the host, the newborn in the process itself. OSError leaves nothing behind."""
+    """Forks a trainer. Returns a process in the host and a newborn in the fork. After OSError no process is left."""
     host_pid = os.getpid()
     with contextlib.ExitStack() as undo:
         ends = []
@@ -177,7 +172,7 @@ def fork_trainer(generation: int, spec: TrainerSpec) -> TrainerProcess | Newborn
                 detach(host_pid, stdout_w, stderr_w)
             except OSError as error:
                 try:
-                    os.write(stderr_w, f"tradewind: can't start: {error}\n".encode())
+                    os.write(stderr_w, f"tradewind: cannot start the trainer: {error}\n".encode())
                 finally:
                     os._exit(1)  # there must not be two hosts
             return Newborn(spec, progress_w, stacks_fd)
@@ -191,7 +186,7 @@ def fork_trainer(generation: int, spec: TrainerSpec) -> TrainerProcess | Newborn
 
 
 def _fork_with_signals_blocked() -> int:
-    """In the child they stay blocked."""
+    """Forks with all signals blocked; they stay blocked in the child."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         pid = os.fork()

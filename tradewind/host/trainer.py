@@ -1,8 +1,8 @@
-"""What a forked process does to become a trainer: as far as its script can tell, `python script.py` was started.
+"""How a forked process becomes a trainer: its script runs as with `python script.py`.
 
-`detach` cuts it from the host, `become` runs the script. `become` is called from the top of the host's main module and
-returns (or raises) there, so that the interpreter itself ends the process: threads joined, exit handlers run, output
-flushed, and the exit code that the script would have had.
+`detach` separates the process from the host, `become` runs the script. The host's main module calls `become` at its top
+level, so that the interpreter itself ends the process: it joins threads, runs exit handlers, flushes output, and exits
+with the script's exit code.
 """
 
 import builtins
@@ -25,16 +25,17 @@ from tradewind import progress
 from tradewind.host import stacks
 from tradewind.host.gpus import with_driver
 from tradewind.host.preload import show_remarks
-from tradewind.host.warm import start_anew
+from tradewind.host.warm import reset_for_fork
 from tradewind.protocol.host import TrainerSpec
 
+NOT_REGULAR: Final = "not a regular file"
 _PR_SET_PDEATHSIG: Final = 1
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Newborn:
-    """What a process holds that was just forked."""
+    """The spec and the open files of a process that was just forked."""
 
     spec: TrainerSpec
     progress_fd: int
@@ -42,7 +43,7 @@ class Newborn:
 
 
 def detach(host_pid: int, stdout: int, stderr: int) -> None:
-    """Called right after the fork with all signals blocked: one that arrives meanwhile acts when all is in place."""
+    """Separates a fork from the host. Call it right after the fork with all signals blocked; it unblocks them."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
     if os.getppid() != host_pid:
         os._exit(1)  # the host died before the line above
@@ -53,7 +54,7 @@ def detach(host_pid: int, stdout: int, stderr: int) -> None:
         os.close(ours)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True, write_through=False)  # each line at once, and in one piece
+            stream.reconfigure(line_buffering=True, write_through=False)  # writes each line at once, in one piece
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -69,12 +70,12 @@ def become(newborn: Newborn) -> None:
     try:
         os.chdir(spec.cwd)
     except OSError as error:
-        _give_up(f"tradewind: can't change to folder {spec.cwd!r}: {_reason(error)}")
+        _give_up(cannot_enter(spec.cwd, _reason(error)))
     if spec.program and spec.script is not None:
         _execute(spec.script, spec)
     progress.connect(newborn.progress_fd)
     stacks.write_on_signal(newborn.stacks_fd)
-    start_anew(spec.env)
+    reset_for_fork(spec.env)
     if spec.env.get("RANK") == "0":
         show_remarks()
     try:
@@ -84,8 +85,12 @@ def become(newborn: Newborn) -> None:
         raise
 
 
+def cannot_enter(folder: str, reason: str) -> str:
+    return f"tradewind: cannot change to folder {folder!r}: {reason}"
+
+
 def _execute(program: str, spec: TrainerSpec) -> NoReturn:
-    """Becomes the program. What Python ignores, the program would too: those signals are as they were before."""
+    """Executes the program. It first resets the signals that Python ignores: the program would inherit that."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:
@@ -93,7 +98,7 @@ def _execute(program: str, spec: TrainerSpec) -> NoReturn:
     except OSError as error:
         missing = isinstance(error, FileNotFoundError)
         _give_up(
-            f"tradewind: can't execute {program!r}: [Errno {error.errno}] {error.strerror}",
+            f"tradewind: cannot execute {program!r}: [Errno {error.errno}] {error.strerror}",
             code=127 if missing else 126,
         )
 
@@ -101,7 +106,7 @@ def _execute(program: str, spec: TrainerSpec) -> NoReturn:
 def _run(spec: TrainerSpec) -> None:
     main = types.ModuleType("__main__")
     vars(main).update(__builtins__=builtins, __annotations__={})
-    sys.modules["__main__"] = sys.modules["__mp_main__"] = main  # the second is what multiprocessing pickles by
+    sys.modules["__main__"] = sys.modules["__mp_main__"] = main  # multiprocessing pickles by the second name
     if spec.module is not None:
         sys.argv = ["-m", *spec.argv]
         sys.orig_argv[:] = [sys.executable, "-m", spec.module, *spec.argv]
@@ -130,13 +135,13 @@ def _run_script(main: types.ModuleType, script: Path, env: Mapping[str, str]) ->
 
 
 def _check_script(script: Path) -> None:
-    """Before it is opened: a pipe would be waited for, a device never read to its end."""
+    """Checks the script before it is opened: reading a pipe or a device may never end."""
     try:
         mode = script.stat().st_mode
     except OSError as error:
         _cannot_open(script, _reason(error))
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        _cannot_open(script, "it is not a regular file")
+        _cannot_open(script, NOT_REGULAR)
 
 
 def _cannot_open(script: Path, why: str) -> NoReturn:
@@ -148,23 +153,23 @@ def _reason(error: OSError) -> str:
 
 
 def _run_module(module: str, *, alter_argv: bool) -> None:
-    # What the interpreter itself calls for -m: the same errors, and __main__ stays in place until the process ends.
+    # The interpreter itself calls this for -m: it has the same errors, and keeps __main__ until the process ends.
     vars(runpy)["_run_module_as_main"](module, alter_argv)
 
 
 def _search_first(folder: str, env: Mapping[str, str]) -> None:
-    """Sets the import path as at a start of Python: the script's folder, PYTHONPATH, then what was there."""
+    """Sets the import path as Python does at its start: the script's folder, PYTHONPATH, then the old path."""
     asked = [str(Path(entry).absolute()) for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry]
     sys.path[:] = [folder, *(entry for entry in asked if entry not in sys.path), *sys.path]
 
 
-def _give_up(sentence: str, code: int = 2) -> NoReturn:
-    print(sentence, file=sys.stderr)
+def _give_up(message: str, code: int = 2) -> NoReturn:
+    print(message, file=sys.stderr)
     raise SystemExit(code)
 
 
 def _hide_our_frames(error: BaseException) -> None:
-    """Has the error shown, when it reaches the interpreter, as if the script had been started by it."""
+    """Removes this module's frames from the traceback that the interpreter prints."""
     shown = error.__traceback__
     while shown is not None and shown.tb_frame.f_code.co_filename == __file__:
         shown = shown.tb_next

@@ -1,4 +1,4 @@
-"""All that the host does with torch: what is slow, before the first fork; and what forks must not share, after."""
+"""The host's use of torch: slow imports before the first fork, and resets of shared state after each fork."""
 
 import gc
 import os
@@ -11,8 +11,8 @@ from tradewind.host.preload import preload
 
 
 def warm_up() -> str:
-    """Imports what trainers will need and returns torch's version. CUDA is left alone: it does not survive a fork."""
-    # Where an import asks whether there is a GPU, torch then asks the driver's library instead of starting CUDA.
+    """Imports the modules that trainers need; returns torch's version. It does not start CUDA: forks cannot use it."""
+    # If an import checks for GPUs, torch then asks the driver's library instead of starting CUDA.
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     import torch
     import torch.distributed
@@ -23,19 +23,19 @@ def warm_up() -> str:
     torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])
     preload()
     gc.collect()
-    gc.freeze()  # so that the collector of a trainer does not copy the pages it shares with the host
+    gc.freeze()  # otherwise a trainer's garbage collector would copy the pages that it shares with the host
     return str(torch.__version__)
 
 
-def start_anew(env: Mapping[str, str]) -> None:
-    """Gives a forked process its own random numbers, and the number of threads that its environment asks for."""
+def reset_for_fork(env: Mapping[str, str]) -> None:
+    """Gives a forked process its own random seeds, and the number of threads that its environment sets."""
     import torch
 
     random.seed()
     torch.default_generator.seed()
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()
-    # OpenMP has read the host's environment and will not look again.
+    # OpenMP has read the host's environment and does not read it again.
     asked = re.match(r"\s*(\d+)", env.get("OMP_NUM_THREADS", ""))
     if asked and int(asked[1]) > 0:
         torch.set_num_threads(int(asked[1]))

@@ -1,6 +1,6 @@
-"""The local stack with a cloud: a simulator, and a master that has machines from it.
+"""The local stack with a cloud: a simulator, and a master that gets machines from it.
 
-Nobody here starts cluster-controllers or workers: they are pods, which are processes of the simulator.
+Cluster-controllers and workers are pods, which the simulator runs as processes.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from pathlib import Path
 from runtime.children import free_port
 from tradewind.client.api import Api, session
 from tradewind.client.errors import MasterAway
-from tradewind.local.fleet import KEY_FILE, fleet_at, home, read_fleet, region
+from tradewind.local.fleet import KEY_FILE, decode_fleet, fleet_at, home, region
 from tradewind.local.parts import StackFailed, master, simulator, tail_of
 from tradewind.local.simulator import Simulator
 from tradewind.local.stack import POLL_S, START_S, LocalStack, Say, standing
@@ -28,11 +28,11 @@ DELAYS = {
     "FORGET_S": "0.1",
     "REPAIR_S": "15",
 }
-"""A hundredth of what a cloud takes or a little more, so that it can be watched. Prices are those of a real hour."""
+"""Delays of the simulator, in seconds: about a hundredth of a real cloud's. Prices are not scaled."""
 AWAY_USD_PER_HOUR = 0.56
-"""Of a spot machine outside of the fleet's first cluster: a little more than in it, so that the job begins there."""
+"""Price of a spot machine outside the fleet's first cluster: higher than inside, so that the job starts there."""
 PODS_GRACE_S = 8.0
-TELL_EVERY_S = 0.5
+PRINT_EVERY_S = 0.5
 SIMULATOR_VARIABLES = "TRADEWIND_SIMULATOR_"
 
 
@@ -52,7 +52,7 @@ class CloudStack(LocalStack):
         own = {name: value for name, value in environ.items() if not name.startswith(SIMULATOR_VARIABLES)}
         super().__init__(folder, own, nats_url, api, say)
         self.cloud = cloud
-        self.fleet = read_fleet(fleet)
+        self.fleet = decode_fleet(fleet)
         self.clusters = len(self.fleet.clusters)
         self._fleet_file = folder / "fleet.yaml"
         self._fleet_file.write_bytes(fleet)
@@ -75,17 +75,17 @@ class CloudStack(LocalStack):
         await self._end("simulator", PODS_GRACE_S)
 
     async def _until_ready(self) -> None:
-        """Clusters take a while: those that have made themselves heard are told."""
+        """Waits for the clusters, and prints how many are ready."""
         names = " and ".join(f"{cluster.name} in {cluster.location}" for cluster in self.fleet.clusters)
-        self._say(f"making the clusters {names} through GKE's API; their cluster-controllers start as pods")
-        told = asyncio.create_task(self._tell_clusters(), name="stack-clusters")
+        self._say(f"creating the clusters {names} through GKE's API; their cluster-controllers start as pods")
+        reported = asyncio.create_task(self._print_clusters(), name="stack-clusters")
         try:
             await super()._until_ready()
         finally:
-            told.cancel()
-            await asyncio.wait({told})
+            reported.cancel()
+            await asyncio.wait({reported})
 
-    async def _tell_clusters(self) -> None:
+    async def _print_clusters(self) -> None:
         heard = 0
         while True:
             with contextlib.suppress(MasterAway):
@@ -93,7 +93,7 @@ class CloudStack(LocalStack):
                 if heard < now < self.clusters:
                     self._say(f"{now} of {self.clusters} clusters are ready")
                 heard = now
-            await asyncio.sleep(TELL_EVERY_S)
+            await asyncio.sleep(PRINT_EVERY_S)
 
     async def _until_cloud_is_there(self) -> None:
         for _ in range(round(START_S / POLL_S)):
@@ -111,7 +111,7 @@ class CloudStack(LocalStack):
 async def cloud_stack(
     environ: Mapping[str, str], say: Say, example: str, workers: int, *, nats_url: str = "", keep_folder: bool = False
 ) -> AsyncIterator[CloudStack]:
-    """With the fleet of the example, and room for so many workers in every zone of it."""
+    """A stack with the fleet of the example file, with room for all workers in each of its zones."""
     grpc_port, http_port = free_port(), free_port()
     fleet = fleet_at(example, grpc_port, http_port, workers)
     async with session() as opened:

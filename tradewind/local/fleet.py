@@ -1,4 +1,4 @@
-"""The fleet of a local stack: that of an example file, at the simulator of this stack."""
+"""The fleet of a local stack: an example file with the addresses of the stack's simulator."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from controlplane.clouds.spec import ClusterSpec, Fleet
 KEY_FILE = "simulator-key.json"
 
 
-def read_fleet(text: bytes) -> GkeFleet:
+def decode_fleet(text: bytes) -> GkeFleet:
     return msgspec.yaml.decode(text, type=GkeFleet)
 
 
 def home(fleet: Fleet) -> ClusterSpec:
-    """The cluster in which machines are asked for first."""
+    """The cluster whose machines are requested first."""
     return fleet.clusters[0]
 
 
@@ -25,7 +25,7 @@ def region(cluster: ClusterSpec) -> str:
 
 
 def fleet_at(example: str, grpc_port: int, http_port: int, workers: int) -> bytes:
-    """The example with the simulator's addresses, and with room for all workers in every zone."""
+    """The example file with the simulator's addresses, and with room for all workers in every zone."""
     fleet: dict[str, Any] = msgspec.yaml.decode(example)
     endpoints = {
         "gke": f"127.0.0.1:{grpc_port}",

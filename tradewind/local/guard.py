@@ -1,8 +1,8 @@
-"""The local stack's last will: if the command is killed, nobody is left to end what it started, but for this process.
+"""The guard of a local stack: a process that cleans up if the command is killed.
 
-It holds the reading end of a pipe. The other end closes when the command dies, however it dies; then everything that
-carries the stack's mark in its environment is killed, with all below it, and the stack's folder is removed.
-Worker-agents carry the mark, and whatever their jobs started is below them or in their cgroups.
+The guard holds the reading end of a pipe. The other end closes when the command ends in any way. Then the guard kills
+all processes with the stack's mark in their environment, and their descendants, and removes the stack's folder.
+Worker-agents carry the mark; the processes of their jobs are their descendants or in their cgroups.
 """
 
 import shutil
@@ -14,7 +14,7 @@ from runtime import children, proc
 
 MARK = "TRADEWIND_STACK"
 PAUSES_S = (0.05,) * 100
-"""Seconds after each round of killing. More than elsewhere: nobody comes after the guard."""
+"""Seconds after each round of killing. There are more rounds than elsewhere, because the guard is the last cleanup."""
 
 
 def workers_folder(folder: str | Path) -> Path:
@@ -22,12 +22,12 @@ def workers_folder(folder: str | Path) -> Path:
 
 
 def marked(folder: str) -> list[int]:
-    """Whoever was started below the stack of this folder, whatever became of its parents."""
+    """Processes that the stack of this folder started, also if their parents have ended."""
     return proc.carrying(f"{MARK}={folder}".encode())
 
 
 def execute(folder: str) -> None:
-    # Stopped first, from the agents down: killed one after the other, they would leave their children to nobody.
+    # All processes are stopped before the first is killed, so that no child becomes an orphan and escapes.
     children.kill_until_none(lambda: children.stop_all(lambda: _here(folder)), PAUSES_S)
     end_cgroups(workers_folder(folder))
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The processes of a local stack: each in a session of its own, with its output in a file, and kept alive."""
+"""The processes of a local stack. Each has its own session, writes its output to a file, and is restarted."""
 
 import asyncio
 import contextlib
@@ -9,22 +9,25 @@ from typing import Protocol
 
 from runtime import children
 from runtime.errors import UserError
+from runtime.exit_codes import EXIT_FAILED, EXIT_USER_ERROR
 from runtime.nats_server import NatsServer
-from runtime.process import EXIT_USER_ERROR
 from runtime.retry import Backoff
 
 FIRST_BACKOFF_S = 0.2
 MAX_BACKOFF_S = 5.0
 EARLY_S = 10.0
 EARLY_AT_MOST = 3
-"""How often in a row a part may end within `EARLY_S` of its start."""
+"""Times in a row that a part may end within `EARLY_S` of its start."""
 TAIL_LINES = 15
 FINAL_CODES = (EXIT_USER_ERROR,)
-"""A mistake that a person must correct: starting again would not help."""
+"""Exit codes after which a restart does not help: a person must correct something."""
 
 
 class StackFailed(UserError):
-    """A part of the stack did not come up or could not live: what it wrote says why."""
+    """A part of the stack did not start or ended repeatedly; its log says why."""
+
+    kind = "stack_failed"
+    exit_code = EXIT_FAILED
 
 
 class Part(Protocol):
@@ -36,7 +39,7 @@ class Part(Protocol):
 
     @property
     def pid(self) -> int:
-        """0 while it is not running."""
+        """The process id, or 0 while it does not run."""
 
     async def start(self) -> None: ...
 
@@ -46,7 +49,7 @@ class Part(Protocol):
 
 
 class OwnProcess:
-    """A module of ours. The folder that a person is in is not on its path: nothing there may shadow ours."""
+    """A process of a Tradewind module. Its path excludes the current folder, whose files could shadow modules."""
 
     def __init__(
         self, name: str, command: tuple[str, ...], environ: Mapping[str, str], folder: Path, *, guards_us: bool = False
@@ -121,12 +124,12 @@ def simulator(arguments: tuple[str, ...], environ: Mapping[str, str], folder: Pa
 
 
 def guard(environ: Mapping[str, str], folder: Path) -> OwnProcess:
-    """Outlives this process, and ends what it left; see `tradewind.local.guard`."""
+    """The process that cleans up if this one is killed; see `tradewind.local.guard`."""
     return OwnProcess("guard", ("tradewind.local.guard", str(folder)), environ, folder, guards_us=True)
 
 
 async def keep(part: Part, say: Callable[[str], None]) -> None:
-    """Starts the part again whenever it ends, with backoff, until cancelled; raises if it cannot live."""
+    """Restarts the part when it ends, with backoff, until cancelled. Raises if restarts do not help."""
     loop = asyncio.get_running_loop()
     early, backoff, started_s = 0, Backoff(FIRST_BACKOFF_S, MAX_BACKOFF_S), loop.time()
     while True:
@@ -135,15 +138,19 @@ async def keep(part: Part, say: Callable[[str], None]) -> None:
             early = 0
             backoff.reset()
         early += 1
-        sentence, tail = f"The {part.name} ended with {code} and cannot go on:", tail_of(part.log_file)
+        message, tail = f"The {part.name} ended with exit code {code}:", tail_of(part.log_file)
         if code in FINAL_CODES:
-            raise UserError(sentence, "correct what the lines above say", tail)
+            raise UserError(message, "correct the problem in the lines above", tail)
         if early > EARLY_AT_MOST:
-            raise StackFailed(sentence, f"look at the lines above, or at all of them in {part.log_file}", tail)
-        say(f"the {part.name} ended with {code} and is started again")
+            raise StackFailed(message, f"read the lines above, or all of them in {part.log_file}", tail)
+        say(restart_text(part.name, code))
         await backoff.wait()
         started_s = loop.time()
         await part.start()
+
+
+def restart_text(name: str, code: int) -> str:
+    return f"the {name} ended with exit code {code}; restarting it"
 
 
 def tail_of(file: Path) -> tuple[str, ...]:

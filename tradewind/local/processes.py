@@ -1,7 +1,7 @@
-"""The processes below this one: which of them live, and how they end (Linux).
+"""Ends and reaps the descendants of this process (Linux).
 
-This process is their subreaper, so an orphan among them becomes its child: nobody escapes by losing a parent, and
-adopted children that have exited are waited for here, because no event loop knows of them.
+This process is their subreaper: an orphan becomes its child and cannot escape. It reaps such children here, because no
+event loop knows them.
 """
 
 import contextlib
@@ -14,14 +14,14 @@ from runtime import children
 
 
 def kill_tree(root: int) -> list[int]:
-    """A lost machine: the process and all below it are stopped, so that none starts another, and then killed."""
+    """Stops the process and its descendants, so that none starts another, then kills them: like a lost machine."""
     stopped = children.stop_all(lambda: [root, *children.alive_below(root)])
     children.send(stopped, signal.SIGKILL)
     return stopped
 
 
 def kill_all_below(pid: int) -> list[str]:
-    """Whoever is left is killed, and whoever they have started meanwhile; what had to be killed."""
+    """Kills all descendants, also those that start meanwhile; returns their descriptions."""
     killed: dict[int, str] = {}
 
     def find() -> list[int]:
@@ -34,13 +34,13 @@ def kill_all_below(pid: int) -> list[str]:
 
 
 class Reaper:
-    """Takes the exit codes of adopted children: on the second look, so that whoever waits for one has had it first."""
+    """Reaps adopted children at the second call that finds them, so that their waiters come first."""
 
     def __init__(self) -> None:
         self._seen: set[int] = set()
 
     def reap(self, own: Collection[int]) -> None:
-        """`own` are those that somebody else waits for."""
+        """Reaps dead children but `own`, which have other waiters."""
         exited = {pid for pid in children.children_of(os.getpid()) if pid not in own and children.is_dead(pid)}
         for pid in exited & self._seen:
             children.reap(pid)

@@ -1,4 +1,4 @@
-"""The control endpoint of a simulator: what it has, what it costs, and what is to happen to it."""
+"""A client of the simulator's control endpoint: its inventory, its bill, and faults to cause."""
 
 from collections import Counter
 from typing import TypeVar
@@ -13,10 +13,11 @@ from runtime.errors import Temporary
 T = TypeVar("T")
 
 ANSWER_S = 10.0
+"""Seconds that a request may take."""
 
 
 class SimulatorAway(Temporary):
-    """It cannot be reached just now, or cannot do that just now."""
+    """The simulator does not answer, or answers with an error."""
 
 
 class Node(Struct, frozen=True):
@@ -67,20 +68,20 @@ class Simulator:
         return await self._ask("GET", f"/bill?label={JOB_LABEL}={job}", Bill)
 
     async def calls(self) -> Counter[str]:
-        """How often each method of GKE's API was called and obeyed."""
+        """Successful calls of each method of GKE's API."""
         calls = await self._ask("GET", "/calls?api=gke", list[Call])
         return Counter(call.method for call in calls if call.outcome == "OK")
 
     async def preempt(self, node: str, notice_s: float) -> None:
-        """With 0 it is lost without a word."""
+        """Preempts a node; 0 s: without notice."""
         await self._order("preempt", {"node": node, "notice_s": notice_s})
 
     async def hang(self, node: str) -> None:
-        """Its kubelet stops reporting, and its programs stand still."""
+        """Stops a node's kubelet from reporting and suspends its programs."""
         await self._order("ready", {"node": node, "ready": False})
 
     async def upgrade(self, cluster: str, pool: str) -> None:
-        """All nodes of the pool in turn, whatever its cluster excludes."""
+        """Upgrades all nodes of the pool in turn, also in maintenance exclusions."""
         await self._order("upgrade", {"cluster": cluster, "pool": pool, "forced": True})
 
     async def stock_out(self, zone: str, accelerator: str) -> None:
@@ -99,7 +100,15 @@ class Simulator:
             ) as response:
                 payload = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise SimulatorAway(f"The simulator at {self.url} cannot be reached: {error}.") from error
+            why = (
+                f"no answer within {ANSWER_S:g} s"
+                if isinstance(error, TimeoutError)
+                else str(error) or type(error).__name__
+            )
+            raise SimulatorAway(f"The simulator at {self.url} did not answer {method} {path}: {why}.") from error
         if not response.ok:
-            raise SimulatorAway(f"The simulator refused {path}: {payload.decode(errors='replace')[:200]}")
+            text = payload.decode(errors="replace")[:200]
+            raise SimulatorAway(
+                f"The simulator at {self.url} answered {method} {path} with HTTP status {response.status}: {text}"
+            )
         return msgspec.json.decode(payload, type=answer)

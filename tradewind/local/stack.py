@@ -1,8 +1,8 @@
-"""Everything that a job needs, on this machine and for one command: a bus, a master, a cluster-controller.
+"""The local stack of one command: a bus, a master and a cluster-controller on this machine.
 
-All of it runs below this process, on free loopback ports, with its state and logs in one folder. What dies is started
-again. At the end everything is ended, with bounds: the controller first, so that it replaces nobody, then the workers,
-then the rest.
+All parts are descendants of this process, use free loopback ports, and store state and logs in one folder. A part that
+ends is restarted. At the end all parts end within time limits: the controller first, so that it starts no replacement,
+then the workers, then the rest.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from tradewind.local.parts import BusServer, Part, StackFailed, controller, guar
 NATS_VARIABLE = "TRADEWIND_NATS_URL"
 NATS_VARIABLES = "TRADEWIND_NATS_"
 API_VARIABLES = "TRADEWIND_API_"
-"""They are about another bus and another master."""
+"""Variables of another bus and another master, which the stack does not use."""
 CLUSTER = "local"
 START_S = 60.0
 POLL_S = 0.05
@@ -39,14 +39,14 @@ Say = Callable[[str], None]
 class LocalStack:
     roles = "master and cluster-controller"
     clusters = 1
-    """So many must have been heard before it is ready."""
+    """Clusters that must report before the stack is ready."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str], nats_url: str, api: Api, say: Say) -> None:
         self.folder = folder
         self.api = api
         self.nats_url = nats_url
         self.left_behind: list[str] = []
-        """Processes that did not end when they were asked to, and were killed."""
+        """Processes that did not end on request and were killed."""
         others = (API_VARIABLES,) if nats_url else (API_VARIABLES, NATS_VARIABLES)
         self._environ = {name: value for name, value in environ.items() if not name.startswith(others)}
         self._say = say
@@ -77,11 +77,11 @@ class LocalStack:
         await self._end("cluster-controller", WORKERS_GRACE_S + ROLE_GRACE_S)
 
     async def stop(self) -> None:
-        """Bounded: at most about the sum of the graces."""
+        """Ends all parts; takes at most about the sum of the graces."""
         for task in self._tasks:
             task.cancel()
         await self._end_workers()
-        # What a controller that died has left. SIGTERM would be a notice, to leave in good order; SIGINT is to leave.
+        # Workers of a controller that died. SIGTERM would be a notice with a hand-over; SIGINT ends them at once.
         children.send(self._adopted(), signal.SIGINT)
         await self._until_workers_left(ROLE_GRACE_S)
         self._kill_workers()
@@ -89,7 +89,7 @@ class LocalStack:
             await self._end(name, ROLE_GRACE_S)
 
     def kill(self) -> None:
-        """Whatever is still there, at once."""
+        """Kills all descendants that remain."""
         self.left_behind += processes.kill_all_below(os.getpid())
         end_cgroups(workers_folder(self.folder))
         self._reaper.reap(())
@@ -138,7 +138,7 @@ class LocalStack:
         return [pid for pid in children.children_of(os.getpid()) if pid not in own]
 
     def _workers_and_below(self) -> list[int]:
-        """All below this process but the roles and what is below them: workers, hosts, trainers."""
+        """Descendants that are neither roles nor descendants of roles: workers, hosts, trainers."""
         roles = {pid for own in self._own_pids() for pid in (own, *children.alive_below(own))}
         return [pid for pid in children.alive_below(os.getpid()) if pid not in roles]
 
@@ -162,7 +162,7 @@ Stack = TypeVar("Stack", bound=LocalStack)
 async def local_stack(
     environ: Mapping[str, str], say: Say, *, nats_url: str = "", keep_folder: bool = False
 ) -> AsyncIterator[LocalStack]:
-    """On a bus of its own unless `nats_url` names one: a master takes the place of whichever was there before."""
+    """A stack with its own bus, or on the bus at `nats_url`, whose current master it replaces."""
 
     def build(folder: Path, api: Api) -> LocalStack:
         return LocalStack(folder, environ, nats_url, api, say)
@@ -190,7 +190,7 @@ async def standing(build: Callable[[Path, Api], Stack], say: Say, *, keep_folder
 
 @contextmanager
 def own_folder(say: Say, *, keep: bool) -> Iterator[Path]:
-    """For the state and logs of a stack; it is removed with the stack, unless that failed."""
+    """The folder for state and logs of a stack. It is removed at the end, unless the stack failed."""
     folder = Path(tempfile.mkdtemp(prefix="tradewind-"))
     kept = keep
     try:

@@ -1,77 +1,75 @@
-"""What the host and its worker-agent say to each other.
+"""The protocol between the host and its worker-agent.
 
-The agent listens on a Unix stream socket and starts the host with `--socket PATH`; the host connects at once and says
-`hello` when it is warm. Each message is one JSON object on one line, UTF-8, ended by a newline; `type` names it.
-Messages are handled in the order they were sent. Unknown fields are ignored. The host sends no line longer than 1 MiB
-and takes none longer than 16 MiB. Generations and ranks are integers ≥ 0; a trainer is known by (generation, rank).
+The agent listens on a Unix stream socket and starts the host with `--socket PATH`; the host connects at once and sends
+`hello` when it is ready. Each message is one JSON object on one line, in UTF-8, whose `type` names the message. Each
+side handles messages in order and ignores unknown fields. The host sends no line longer than 1 MiB and reads none
+longer than 16 MiB. Generations and ranks are integers ≥ 0; (generation, rank) identifies a trainer.
 
-Start the host in the job's environment (variables included): what Python and torch read only once, at start and at
-import, they read there (PYTHONHASHSEED, TORCH_LOGS, …). TRADEWIND_GPUS is the number of GPUs that it must be able to
-use, TRADEWIND_DRIVER_FOLDER the folder of their driver. TRADEWIND_PRELOAD names modules that it imports besides torch,
-with commas between. A host ignores SIGTERM and SIGINT: its agent decides. When the
-agent's end of the socket closes, it ends every trainer, as for `exit`, and exits.
+Start the host in the job's environment (variables included): Python and torch read some variables only once, at start
+and at import (PYTHONHASHSEED, TORCH_LOGS, …). TRADEWIND_GPUS is the number of GPUs that the host must be able to use,
+TRADEWIND_DRIVER_FOLDER the folder of their driver. TRADEWIND_PRELOAD has the names of modules that it imports besides
+torch, separated by commas. A host ignores SIGTERM and SIGINT: its agent decides. When the agent's end of the socket
+closes, the host ends every trainer, as for `exit`, and exits.
 
 Agent → host
 
     fork    {generation, trainers: [{rank, env, script | module, argv, cwd, inherit, program}, …]}
-            Forks one trainer for each, in order. `env`, {name: value}, is the whole environment of the trainer; where
-            `inherit` is true, it goes over the host's own: a host in a container has one that its agent cannot know.
+            Forks these trainers, in order. `env`, {name: value}, is the whole environment of the trainer. With
+            `inherit`, it is added to the host's own: an agent cannot know the environment of a host in a container.
             Exactly one of `script` (a path, relative to `cwd` if not absolute) and `module` (as for `python -m`) is a
-            text, the other absent or null. `argv` holds the arguments after it, without it. `cwd` is the folder to run
-            in, relative to the host's own if not absolute. Where `program` is true, `script` is executed as it is,
-            without Python; without a slash in it, it is looked for in the PATH of `env`. Each trainer is answered by
-            `forked` or `fork_failed`.
+            string, the other is absent or null. `argv` has the arguments after the script or module. `cwd` is the
+            folder to run in, relative to the host's own if not absolute. With `program`, the host executes `script`
+            itself, without Python; if it has no slash, the host searches the PATH of `env` for it. The answer for each
+            trainer is `forked` or `fork_failed`.
     stop    {generation, grace_s}
-            Every trainer of this generation or a lower one: SIGTERM to its process group now, SIGKILL to the group
-            `grace_s` seconds (at most a day) later if it is still there. Answered by `stopped`, at once if there is
-            none.
-    signal  {generation, rank, signal}
-            Sends the signal ("SIGUSR1", …) to the trainer's leading process only. Not answered, unless refused.
+            Stops every trainer of this generation or a lower one: SIGTERM to its process group now, SIGKILL to the
+            group `grace_s` seconds (at most a day) later if it still runs. The answer is `stopped`, at once if there is
+            no such trainer.
     abort   {generation, rank, why}
-            Has the trainer write its Python stacks, then SIGKILL to its process group. Its `exited` has `why` in
-            `stalled` and the stacks, at most 4 KiB, in `error`. Not answered, unless refused.
+            Makes the trainer write its Python stacks, then sends SIGKILL to its process group. Its `exited` has `why`
+            in `stalled` and the stacks, at most 4 KiB, in `error`. There is no answer, except `refused`.
     exit    {}
             Ends all trainers like `stop` with a grace of 2 s, then exits with code 0.
 
 Host → agent
 
     hello        {pid, python, torch, warm_s}
-                 Once, first: versions as text, and the seconds that warming up took. Commands sent before it are obeyed
-                 after it. If torch cannot be imported, or too few GPUs can be used, `refused` comes instead and the
-                 host exits with code 1.
+                 The first message, sent once: versions as text, and the seconds that imports took. The host obeys
+                 earlier commands after it. If the host cannot import torch, or use enough GPUs, it sends `refused`
+                 instead and exits with code 1.
     forked       {generation, rank, pid}
-                 `pid` leads a session and a process group of its own.
+                 `pid` leads its own session and process group.
     fork_failed  {generation, rank, error}
                  No process was left behind.
     output       {generation, rank, stream: "stdout" | "stderr", lines: [text, …]}
-                 In order within a stream. No line is left out: while the agent does not read, trainers wait. Lines are
-                 without their line end; what exceeds 64 KiB of a line is cut and the line says so. A carriage return
-                 starts a line over, as on a terminal: such a progress bar comes as a line with its state, at most one
-                 each second, and one with its last state.
+                 Lines in order within a stream. No line is lost: while the agent does not read, trainers wait. Lines
+                 have no line end; a line above 64 KiB is cut and gets a note. A carriage return starts a line again, as
+                 on a terminal: of such a progress bar the host sends its state as a line, at most once a second, and
+                 its last state.
     progress     {generation, rank, reports: [{step, loss | null, nonfinite, samples | null, at}, …]}
-                 What the script told with `tradewind.report`, in order; `at` in Unix seconds, `loss` always finite;
-                 `nonfinite`, if it is there: the loss is NaN or infinite, and `loss` is null.
+                 The script's calls of `tradewind.report`, in order; `at` is in Unix seconds, `loss` is finite. With
+                 `nonfinite`, the loss is NaN or infinite, and `loss` is null.
     checkpointed {generation, rank}
-                 The script said with `tradewind.checkpointed` that a checkpoint is complete.
+                 The script reported with `tradewind.checkpointed` that a checkpoint is complete.
     exited       {generation, rank, code | null, signal | null, tail: [text, …], error | null, peer_lost, stalled,
                   hint | null}
-                 Its last message: nothing of this trainer follows, and the rest of its process group was killed. Either
-                 `code` or `signal` (by name) is set. `tail` is the end of stderr, at most 4 KiB: its last
-                 20 lines, or what follows the beginning of its last traceback, at most 60 lines. `error` is the message
-                 in its TORCHELASTIC_ERROR_FILE. `peer_lost`: it failed because the connection to a peer or to the store
-                 broke, as far as stderr shows. `stalled`: the `why` of the `abort` that ended it. `hint`: what a
-                 person can do about it, where stderr shows that.
+                 The last message of this trainer; the rest of its process group was killed. Either `code` or `signal`
+                 (by name) is set. `tail` is the end of stderr, at most 4 KiB: its last 20 lines, or its last traceback
+                 and what follows, at most 60 lines. `error` is the message in its TORCHELASTIC_ERROR_FILE. `peer_lost`
+                 is true if stderr shows that the connection to a peer or to the store broke. `stalled` is the `why` of
+                 the `abort` that ended it. `hint` is advice for people, if stderr shows the cause.
     stopped      {generation}
-                 After the `exited` of every trainer that the `stop` was for.
+                 Follows the `exited` of every trainer that the `stop` ended.
     refused      {why, unfit}
-                 A message that could not be understood or obeyed. It changed nothing. Before `hello`, the reason why
-                 the host ends; `unfit` is true if the worker has not the GPUs that TRADEWIND_GPUS promises.
+                 The host could not understand or obey a message, which changed nothing. Before `hello`, it is the
+                 reason why the host ends; `unfit` is true if the worker lacks the GPUs that TRADEWIND_GPUS requires.
 """
 
 import os
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from tradewind.protocol.lines import Count, Lines, RankNumber, Unreadable, Within
@@ -89,7 +87,7 @@ Stream = Literal["stdout", "stderr"]
 
 @dataclass(frozen=True, slots=True)
 class TrainerSpec:
-    """All that makes a trainer."""
+    """The description of a trainer to fork."""
 
     rank: RankNumber
     env: Mapping[str, str]
@@ -111,13 +109,6 @@ class Fork:
 class Stop:
     generation: Count
     grace_s: Annotated[float, Within(0, LONGEST_GRACE_S)]
-
-
-@dataclass(frozen=True, slots=True)
-class Signal:
-    generation: Count
-    rank: RankNumber
-    signal: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +190,10 @@ class Refused:
     unfit: bool = False
 
 
-Command = Fork | Stop | Signal | Abort | Exit
+Command = Fork | Stop | Abort | Exit
 HostMessage = Hello | Forked | ForkFailed | Output | Progress | Checkpointed | Exited | Stopped | Refused
 
-_commands: Lines[Command] = Lines({"fork": Fork, "stop": Stop, "signal": Signal, "abort": Abort, "exit": Exit})
+_commands: Lines[Command] = Lines({"fork": Fork, "stop": Stop, "abort": Abort, "exit": Exit})
 _messages: Lines[HostMessage] = Lines(
     {
         "hello": Hello,
@@ -223,26 +214,29 @@ decode_message = _messages.decode
 
 
 def decode_command(line: bytes) -> Command:
-    """Raises `Unreadable`, also for a command that no host could obey."""
+    """Raises `Unreadable` for an invalid line, and for a command that no host can obey."""
     if len(line) >= COMMAND_LIMIT_BYTES:
         raise Unreadable(f"longer than {COMMAND_LIMIT_BYTES} bytes")
     command = _commands.decode(line)
     match command:
         case Fork(_, trainers):
             if len({trainer.rank for trainer in trainers}) < len(trainers):
-                raise Unreadable("fork.trainers: a rank is listed twice")
+                raise Unreadable("fork.trainers: each rank must be listed once")
             for trainer in trainers:
                 _check_trainer(trainer)
-        case Signal(_, _, name):
-            if name not in signal.Signals.__members__:
-                raise Unreadable(f"signal: unknown signal {name!r:.80}, expected a name such as 'SIGUSR1'")
         case Stop() | Abort() | Exit():
             pass
     return command
 
 
+def installed_host() -> Path | None:
+    """Returns the path of the host's file. The agent does not import it: it runs in the job's environment."""
+    file = Path(__file__).parents[1] / "host" / "__main__.py"
+    return file if file.is_file() else None
+
+
 def code_and_signal(exitcode: int) -> tuple[int | None, str | None]:
-    """Of an exit code as Python gives it: minus the number of the signal that ended the process."""
+    """Splits Python's exit code, which is minus the signal's number if a signal ended the process."""
     if exitcode >= 0:
         return exitcode, None
     try:
@@ -253,21 +247,21 @@ def code_and_signal(exitcode: int) -> tuple[int | None, str | None]:
 
 def _check_trainer(trainer: TrainerSpec) -> None:
     if (trainer.script is None) == (trainer.module is None):
-        raise Unreadable("fork.trainers: give either 'script' or 'module', exactly one of them")
+        raise Unreadable("fork.trainers: set exactly one of 'script' and 'module'")
     if trainer.program and trainer.script is None:
         raise Unreadable("fork.trainers: 'program' needs 'script'")
     for name, text in (("script", trainer.script), ("module", trainer.module), ("cwd", trainer.cwd)):
         if text is not None and (not text or not _is_plain(text)):
-            raise Unreadable(f"fork.trainers.{name}: must be a text without NUL, not {text!r:.80}")
+            raise Unreadable(f"fork.trainers.{name}: must be a string without NUL, not {text!r:.80}")
     if not all(map(_is_plain, trainer.argv)):
-        raise Unreadable("fork.trainers.argv: each argument is a text without NUL")
+        raise Unreadable("fork.trainers.argv: each argument must be a string without NUL")
     for name, value in trainer.env.items():
         if not name or "=" in name or not _is_plain(name) or not _is_plain(value):
-            raise Unreadable(f"fork.trainers.env: {name!r:.80} and its value cannot be in an environment")
+            raise Unreadable(f"fork.trainers.env: an environment cannot contain {name!r:.80} with its value")
 
 
 def _is_plain(value: str) -> bool:
-    """Whether the system takes it as an argument, a variable or a path."""
+    """True if the system accepts it as an argument, a variable or a path."""
     try:
         return b"\0" not in os.fsencode(value)
     except UnicodeEncodeError:

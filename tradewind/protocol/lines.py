@@ -1,7 +1,7 @@
-"""Messages as JSON lines: one object on each line, and `type` names the message.
+"""Messages as JSON lines: one object on each line, whose `type` names the message.
 
-A message is a frozen dataclass; the types of its fields are the contract. A reader refuses what does not fit them,
-ignores fields that it does not know, and takes the default of a field that is absent.
+A message is a frozen dataclass; the types of its fields are the contract. A reader refuses values that do not fit them,
+ignores unknown fields, and uses the default of an absent field.
 """
 
 import json
@@ -12,12 +12,12 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 QUOTED_AT_MOST: Final = 80
-"""Characters of a refused value that the reason quotes."""
+"""Maximum number of characters that an error quotes of a refused value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Bounds of a number, both included."""
+    """Inclusive bounds of a number."""
 
     least: float
     most: float
@@ -42,7 +42,7 @@ _Read = Callable[[Any, str], Any]
 
 
 class Unreadable(ValueError):
-    """A line that is no message of its protocol, with the reason."""
+    """A line is no message of its protocol; the text has the reason."""
 
 
 class Lines(Generic[Message]):
@@ -75,7 +75,7 @@ class Lines(Generic[Message]):
 
 
 def reader(kind: type[Message]) -> Callable[[object], Message]:
-    """A function that makes a dataclass of a decoded JSON value, or raises `Unreadable`."""
+    """Returns a function that converts a decoded JSON value to a dataclass, or raises `Unreadable`."""
     read = _dataclass_reader(kind)
     return lambda value: cast(Message, read(value, kind.__name__))
 
@@ -163,12 +163,12 @@ def _read_bool(value: Any, where: str) -> bool:
 
 def _read_text(value: Any, where: str) -> str:
     if type(value) is not str or not (value.isascii() or _has_utf8(value)):
-        raise Unreadable(f"'{where}' must be a text, not {_quoted(value)}")
+        raise Unreadable(f"'{where}' must be a string, not {_quoted(value)}")
     return value
 
 
 def _has_utf8(text: str) -> bool:
-    """Whether the text has no half of a surrogate pair: JSON can name one, and nobody could pass it on."""
+    """False if the text contains half of a surrogate pair: JSON allows it, UTF-8 does not."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -206,7 +206,7 @@ def _bounded(read: _Read, limits: tuple[object, ...]) -> _Read:
             def read_items(value: Any, where: str) -> object:
                 found = read(value, where)
                 if len(found) > items:
-                    raise Unreadable(f"'{where}' has {len(found)} items, at most {items} are read")
+                    raise Unreadable(f"'{where}' has {len(found)} items, but at most {items} are allowed")
                 return cast(object, found)
 
             return read_items
@@ -237,15 +237,16 @@ def _sequence(read_item: _Read) -> _Read:
 
 
 def _integers(limit: Within, count: int | None) -> _Read:
-    """A world of many ranks comes with thousands of these: they are read in one loop, without a call for each."""
+    """Returns a fast reader of a list of integers: large worlds have thousands of them."""
     least, most = limit.least, limit.most
 
     def read(value: Any, where: str) -> tuple[int, ...]:
         if not isinstance(value, list) or (count is not None and len(value) != count):
-            raise Unreadable(f"'{where}' must be a list of {count or 'any number of'} integers, not {_quoted(value)}")
+            of = "integers" if count is None else f"{count} integers"
+            raise Unreadable(f"'{where}' must be a list of {of}, not {_quoted(value)}")
         for item in value:
             if type(item) is not int or not least <= item <= most:
-                raise Unreadable(f"'{where}' must hold integers from {least:g} to {most:g}, not {_quoted(item)}")
+                raise Unreadable(f"'{where}' must contain integers from {least:g} to {most:g}, not {_quoted(item)}")
         return tuple(value)
 
     return read
@@ -270,7 +271,7 @@ def _mapping(read_item: _Read) -> _Read:
 
 
 def _refuse_constant(text: str) -> object:
-    raise Unreadable(f"not JSON: {text} is no number")
+    raise Unreadable(f"not JSON: {text} is not a number")
 
 
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)

@@ -1,4 +1,4 @@
-"""What trainers report of their steps, through the host or to the agent directly."""
+"""Reports of steps, from trainers through the host or directly to the agent."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from tradewind.protocol.lines import Count, UnixSeconds, reader
 class StepReport:
     step: Count
     loss: float | None = None
-    """Always finite; None if the script gave none or `nonfinite` is true."""
+    """A finite number; None if the script reported none or `nonfinite` is true."""
     samples: Count | None = None
     at: UnixSeconds = 0.0
     nonfinite: bool = False
@@ -21,9 +21,9 @@ read_report = reader(StepReport)
 
 @dataclass(frozen=True, slots=True)
 class StepsCounted:
-    """Steps of the whole run so far."""
+    """Counts of steps of the whole run so far."""
 
     nonfinite: Count = 0
     """Steps in which some rank's loss or gradient was NaN or infinite."""
     skipped: Count = 0
-    """Steps that were not applied for that reason, or by a gradient scaler."""
+    """Steps that were not applied because they were not finite, or that a gradient scaler skipped."""

@@ -1,41 +1,41 @@
-"""What a trainer that lives through changes and its worker-agent say to each other.
+"""The protocol between a live trainer and its worker-agent.
 
-The agent listens on the Unix stream socket named by TRADEWIND_TRAINER_SOCKET; each message is one JSON object on one
-line, and `type` names it. Unknown fields are ignored.
+The agent listens on the Unix stream socket TRADEWIND_TRAINER_SOCKET. Each message is one JSON object on one line, whose
+`type` names the message. Unknown fields are ignored.
 
 Trainer → agent
 
     attach    {generation, rank, local_rank, pid}
-              First: the generation and rank under which it was forked.
+              The first message: the generation and rank with which the trainer was forked.
     status    {rank, generation, parked, done, held, active, finished, broken, waits, resting, terms,
                certificate, waiting | null, overdue, step_s, paused, paused_at}
-              All that it is, whenever something of it changes but `done` and `held` alone. See TrainerStatus in
-              messages/workers.py. `certificate` is there once it has finished.
+              The trainer's whole status, sent when a field other than `done` and `held` changes. See TrainerStatus in
+              messages/workers.py. `certificate` is present once the trainer has finished.
     progress  {generation, rank, reports: [{step, loss | null, nonfinite, samples | null, at}, …],
                counted: {nonfinite, skipped},
                measured: {steps, samples, seconds, computed_s, waited_s, longest_s, gradient_bytes,
                           global_batch}}
-              Steps that every rank has. `nonfinite`, if it is there: the loss is not absent, it is NaN or infinite.
-              `counted`: such steps of the whole run so far, and those that were not applied. `measured` is optional:
-              what this trainer's steps were like of late, and what is the same in each. See StepsMeasured in
-              messages/measured.py.
+              Steps that every rank has. With `nonfinite`, the loss is NaN or infinite, and `loss` is null. `counted`
+              has the number of such steps in the whole run, and of steps that were not applied. `measured` is optional:
+              the times and sizes of this trainer's recent steps. See StepsMeasured in messages/measured.py.
     checkpoint
               {step, folder, at}
-              It has written one: `step` is computed next from it, `at` is in Unix seconds.
+              The trainer has written a checkpoint. `step` is the next step to compute from it, `at` is in Unix seconds.
 
 Agent → trainer
 
     assign    {generation, rank, world_size, entry, address, store: {host, port, prefix}, leaves,
                peers, previous, resume, source, laggards, held}
-              `entry` is "start" for a trainer that was forked into this world, else "planned" or "repair". `address` is
-              where peers reach this trainer; `peers` are the addresses of all members. `leaves`: it is in the world
-              before and not in this one. The rest is as in HotWorld in messages/worlds.py.
+              `entry` is "start" for a trainer that was forked into this world, otherwise "planned" or "repair".
+              `address` is where peers reach this trainer; `peers` are the addresses of all members. With `leaves`, the
+              trainer is in the previous world and not in this one. For the other fields see LiveWorld in
+              messages/worlds.py.
     halt      {generation}
-              Every world below is dead: leave its collectives and tell `parked`.
+              All worlds below this generation are dead: leave their collectives and report `parked`.
     lease     {valid_s}
-              For so long nobody else can have been given this trainer's place.
+              For this time no other trainer can have this trainer's place.
     locate    {}
-              Others wait for some rank: tell the status again.
+              Other ranks wait for a missing rank: report the status again.
 """
 
 from collections.abc import Mapping
@@ -96,7 +96,7 @@ class Locate:
 
 @dataclass(frozen=True, slots=True)
 class Attach:
-    """The place under which the host forked this process."""
+    """The generation and rank with which the host forked this process."""
 
     generation: Count
     rank: RankNumber
@@ -132,7 +132,7 @@ class Progress:
     reports: tuple[StepReport, ...]
     counted: StepsCounted | None = None
     measured: object = None
-    """Anything: steps count, whatever a trainer makes of their time. Whoever uses it checks it."""
+    """Unchecked: its user checks it, because invalid times must not make the steps unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def decode_order(line: bytes) -> Order:
 
 
 def _refuse_misfits(assign: Assign) -> None:
-    """What an assignment says of its ranks is looked up by rank, so it must be there for each."""
+    """Raises `Unreadable` if a field of an assignment does not have an item for each rank."""
     size, is_first = assign.world_size, assign.entry == "start"
     ranks = (assign.rank, *((assign.source, *assign.laggards) if assign.laggards else ()))
     if max(ranks) >= size:

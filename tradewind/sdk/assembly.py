@@ -1,4 +1,4 @@
-"""How the parts of a run are put together: what the script gives comes in here, and each part gets it once."""
+"""Creates and connects the parts of a run from the script's arguments."""
 
 import os
 import time
@@ -32,7 +32,7 @@ from tradewind.sdk.worlds import Worlds
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Which samples a step takes, and how they are read."""
+    """The script's arguments about samples."""
 
     dataset: Any
     batch: int
@@ -45,7 +45,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How long the run is, and what happens when something goes wrong."""
+    """The script's arguments about length, errors and checkpoints of the run."""
 
     steps: int
     on_nonfinite: OnNonfinite
@@ -58,9 +58,9 @@ class Parts:
 
     def __init__(self, script: Script, data: Data, course: Course) -> None:
         if course.steps < 1:
-            raise ValueError(f"steps is {course.steps}, but a run has at least one")
+            raise ValueError(f"steps must be at least 1, not {course.steps}")
         if data.max_share is not None and data.max_share < 1:
-            raise ValueError(f"max_share is {data.max_share}, but at least one sample has to be handed out at once")
+            raise ValueError(f"max_share must be at least 1, not {data.max_share}")
         self.certificate = Certificate()
         self.ending = Ending(course.steps)
         learner = Learner(script, self.certificate, course.on_nonfinite, data.seed)
@@ -92,7 +92,7 @@ class Parts:
         )
 
     def close(self) -> None:
-        """Ends what would else end with the process."""
+        """Ends threads and connections, which otherwise end with the process."""
         self.loader.close()
         self.worlds.close()
         if self.saving is not None:
@@ -117,12 +117,10 @@ def _checkpoint(step: int, folder: Path) -> bytes:
 
 def _length(dataset: Any) -> int:
     if isinstance(dataset, DataLoader):
-        raise TypeError(
-            "a run reads samples by itself: give it the dataset of the DataLoader (and collate= if need be)"
-        )
+        raise TypeError("a run reads samples itself: give it the dataset of the DataLoader (and collate= if necessary)")
     try:
         return len(dataset)
     except TypeError:
         raise TypeError(
-            f"{type(dataset).__name__} has no len(): a run needs a map-style dataset, whose samples are read by index"
+            f"{type(dataset).__name__} has no len(): a run needs a map-style dataset, with len() and [index]"
         ) from None

@@ -1,13 +1,13 @@
 """The gradients of a run in flat buckets, which are all-reduced one after the other.
 
 Parameters lie in reverse order, since backward ends with the first layers: a bucket could be all-reduced while backward
-still computes the next one. The last bucket is complete when backward is. Behind its gradients it carries one number
-for each parameter, how many ranks used it, and the control words: so nobody has a step before its last all-reduce. A
-parameter that no rank used has no gradient, and the optimizer leaves it alone, as it would in one process.
+still computes the next one. The last bucket is complete when backward is. Behind its gradients it has one number for
+each parameter, how many ranks used it, and the control words: so no rank has a step before its last all-reduce. A
+parameter that no rank used has no gradient, and the optimizer does not change it, as in one process.
 
-There are two sets of buckets, used in turn: the result of a step stays whole while the next one is all-reduced, so that
-a rank that missed it can still be given it. A rank's own gradients stay where autograd left them until the result is
-there: an all-reduce that breaks has destroyed its input.
+There are two sets of buckets, used in turn: the result of a step stays whole during the next all-reduce, so that
+another rank can send it to a rank that missed it. A rank's own gradients stay where autograd left them until the result
+has arrived: a broken all-reduce destroys its input.
 """
 
 import sys
@@ -25,19 +25,19 @@ from tradewind.sdk import control_words
 from tradewind.sdk.training_state import optimizer_state
 
 BUCKET_BYTES = sys.maxsize
-"""A bucket is closed with the parameter that brings it to this size: today there is one. While nothing overlaps with
-backward, each further bucket costs one latency of the network and hides nothing."""
+"""Size at which a bucket is full; today there is one bucket. While nothing overlaps with backward, each further bucket
+costs one latency of the network and hides nothing."""
 _requires_grad: Final = attrgetter("requires_grad")
 
 
 def parameters_of(model: nn.Module, optimizer: Optimizer) -> list[Tensor]:
-    """The model's, and then those that only the optimizer has."""
+    """The parameters of the model, then those that only the optimizer has."""
     return list(dict.fromkeys([*model.parameters(), *optimizer_state.parameters(optimizer)]))
 
 
 class Buckets:
     def __init__(self, parameters: Iterable[Tensor], *, copies: bool = False) -> None:
-        """`copies`: the update may write to the gradients it is given, as clipping does, so it is given a copy."""
+        """`copies` is True if the update may write to the gradients, as clipping does: then it gets a copy."""
         self._given = list(parameters)
         self.parameters = [parameter for parameter in self._given if parameter.requires_grad]
         self._frozen = [parameter for parameter in self._given if not parameter.requires_grad]
@@ -45,9 +45,9 @@ class Buckets:
         self._layout = _Layout(self.parameters[::-1], BUCKET_BYTES)
         self._sets = [_Set(self._layout), _Set(self._layout)]
         self._unused: set[int] = set()
-        """Places of parameters that this rank has no gradient for, in the step that is collected."""
+        """Places of parameters for which this rank has no gradient in the current step."""
         self._used_all_in: int | None = None
-        """The step in which this rank used every parameter: then no other rank has to be asked."""
+        """The step in which this rank used every parameter: then the other ranks' numbers do not matter."""
         self._copy = torch.zeros(self._layout.floats, dtype=torch.float32, device=self.device) if copies else None
         self._copied_views = self._layout.views_of(self._copy) if self._copy is not None else []
 
@@ -57,24 +57,24 @@ class Buckets:
 
     @property
     def trained(self) -> str:
-        """How many parameters are, and which."""
+        """The number of trained parameters, and a checksum that identifies them."""
         which = "".join("01"[parameter.requires_grad] for parameter in self._given)
         return f"{len(self.parameters)} of {len(self._given)} parameters [{zlib.crc32(which.encode()):08x}]"
 
     @property
     def layout(self) -> str:
-        """How gradients are divided for the all-reduce; must be the same on all ranks."""
+        """The division of gradients for the all-reduce; it must be the same on all ranks."""
         return f"gradients in {self.count} bucket{'' if self.count == 1 else 's'}, last parameter first"
 
     @property
     def gradient_bytes(self) -> int:
-        """All-reduced in every step by each rank, without the control words."""
+        """Bytes that each rank all-reduces in every step, without the control words."""
         return self._layout.floats * torch.float32.itemsize
 
     # One step, bucket by bucket.
 
     def collect(self, step: int, number: int) -> None:
-        """Copies what autograd left into a bucket; a parameter without gradient counts as zero."""
+        """Copies autograd's gradients into a bucket; a parameter without gradient counts as zero."""
         if number == 0:
             self._refuse_unfrozen()
             self._unused.clear()
@@ -94,14 +94,14 @@ class Buckets:
             self._count_used(step)
 
     def total(self, step: int, number: int) -> Tensor:
-        """The sum of all gradients in a bucket: the cheapest look at whether all of them are finite."""
+        """The sum of all gradients in a bucket: the cheapest check that all of them are finite."""
         return self._sets[step % 2].gradients[number].sum()
 
     def clear(self, step: int) -> None:
         self._sets[step % 2].flat.zero_()
 
     def bucket(self, step: int, number: int, world_size: int) -> Tensor:
-        """What is all-reduced. The last one ends with the control words of a world of this size."""
+        """The tensor to all-reduce. The last bucket ends with the control words of a world of this size."""
         held = self._sets[step % 2]
         if number < self.count - 1:
             return held.gradients[number]
@@ -111,7 +111,7 @@ class Buckets:
         return self._sets[step % 2].words
 
     def use(self, step: int) -> None:
-        """Gives the optimizer the result of the step."""
+        """Sets the all-reduced gradients of the step on the parameters."""
         held = self._sets[step % 2]
         views = held.views
         if self._copy is not None:
@@ -125,7 +125,7 @@ class Buckets:
                     parameter.grad = None
 
     def drop(self) -> None:
-        """What autograd finds next is the beginning of another step."""
+        """Drops autograd's gradients, so that the next backward begins another step."""
         self._used_all_in = None
         for parameter in self.parameters:
             parameter.grad = None
@@ -133,7 +133,7 @@ class Buckets:
     # All buckets of a step.
 
     def whole(self, step: int) -> Tensor:
-        """With room for the control words of the largest world."""
+        """All buckets of a step, with room for the control words of the largest world."""
         return self._sets[step % 2].flat
 
     def copy_of(self, step: int, world_size: int) -> Tensor:
@@ -143,19 +143,19 @@ class Buckets:
         self.whole(step)[: copy.numel()].copy_(copy)
 
     def give_up(self, step: int) -> Tensor:
-        """An operation that nobody waits for may still write to these buckets: the step gets others. Returns them."""
+        """Replaces the buckets of a step, because an abandoned operation may still write to them. Returns the old."""
         lost = self.whole(step)
         self._sets[step % 2] = _Set(self._layout)
         return lost
 
-    # What autograd has left in the model.
+    # Autograd's gradients in the model.
 
     def some(self) -> tuple[Tensor, Tensor] | None:
-        """A parameter that has a gradient, and that gradient."""
+        """Any parameter that has a gradient, and that gradient."""
         return next(((each, each.grad) for each in self.parameters if each.grad is not None), None)
 
     def grew_from(self, before: tuple[Tensor, Tensor] | None) -> bool:
-        """Autograd adds to the gradient that is there; after it was cleared, autograd begins another."""
+        """True if autograd added to the gradients of before; after zero_grad(), it begins new ones."""
         return self.some() is not None if before is None else before[0].grad is before[1]
 
     def _count_used(self, step: int) -> None:
@@ -170,13 +170,14 @@ class Buckets:
     def _refuse_unfrozen(self) -> None:
         if self._frozen and any(map(_requires_grad, self._frozen)):
             raise RuntimeError(
-                "parameters that were frozen when the run was made require gradients now, and the ranks have no room "
-                "to all-reduce them: unfreeze all that is ever trained before tradewind.Run(...), and freeze it after"
+                "parameters that were frozen when the run was created require gradients now, and the buckets have no "
+                "room for them: before tradewind.Run(...), unfreeze all parameters that are ever trained, and freeze "
+                "them after it"
             )
 
 
 class _Layout:
-    """Where each parameter lies, the same in both sets and on all ranks."""
+    """The place of each parameter, the same in both sets and on all ranks."""
 
     def __init__(self, parameters: list[Tensor], bucket_bytes: int) -> None:
         self.parameters = parameters
@@ -186,7 +187,7 @@ class _Layout:
         self.spans: list[tuple[int, int]] = []
         """By bucket: [first, last) of its parameters."""
         self.borders = [0]
-        """Where each bucket begins, and where the last one ends."""
+        """Offsets at which buckets begin, and the end of the last one."""
         first = floats = 0
         for place, size in enumerate(self.sizes, 1):
             floats += size
@@ -217,11 +218,11 @@ class _Set:
 
 def _device_of(parameters: list[Tensor]) -> torch.device:
     if not parameters:
-        raise ValueError("the model has no parameter that requires a gradient: there is nothing to train")
+        raise ValueError("the model has no parameter that requires a gradient")
     if any(parameter.is_complex() for parameter in parameters):
         raise ValueError(
-            "the model has complex parameters, and gradients are summed as real numbers: "
-            "keep them as real ones, and use torch.view_as_complex where they are needed"
+            "the model has complex parameters, but the all-reduce adds up real numbers: "
+            "make them real parameters, and use torch.view_as_complex where the model needs complex ones"
         )
     devices = {parameter.device for parameter in parameters}
     if len(devices) > 1:
@@ -236,6 +237,6 @@ def _copy(gradients: list[Tensor], views: list[Tensor]) -> None:
         if all(gradient.layout is torch.strided for gradient in gradients):
             raise
         raise TypeError(
-            "a parameter has a sparse gradient, and gradients are summed dense: "
-            "make its layer with sparse=False (SparseAdam cannot be used)"
+            "a parameter has a sparse gradient, but the all-reduce needs dense ones: "
+            "create its layer with sparse=False (SparseAdam cannot be used)"
         ) from None

@@ -1,7 +1,7 @@
-"""What a run can prove about its samples: none lost, none repeated, none exchanged.
+"""The certificate of a run: proof that it lost, repeated and exchanged no samples.
 
-Each rank digests the dataset indices that it really read. Digests are sums, so they are added up in band, with the
-gradients; every committed step then compares the sum of what was read with what the order of samples asked for.
+Each rank computes a digest of the dataset indices that it really read. Digests are sums, so the all-reduce of the
+gradients adds them up. Every committed step compares the result with the digest of the samples that belong to it.
 """
 
 from array import array
@@ -17,14 +17,14 @@ _OFFSET: Final = 0x1E3779B97F4A7C15
 _FACTORS: Final = (0x3F58476D1CE4E5B9, 0x14D049BB133111EB)
 _FOLDS: Final = (30, 31)
 _FEW: Final = 128
-"""Up to here torch takes longer to be called than the numbers take to be mixed."""
+"""Number of indices up to which a Python loop is faster than a call of torch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Digest:
     """A number of samples, and the sum of their mixed indices modulo 2⁴⁸.
 
-    It travels as four lanes of 12 bits, each a float: the lanes of 4096 ranks add up exactly in float32.
+    Ranks send it as four lanes of 12 bits, each a float: the lanes of 4096 ranks add up exactly in float32.
     """
 
     count: int = 0
@@ -37,7 +37,7 @@ class Digest:
 
     @classmethod
     def from_lanes(cls, count: int, lanes: Sequence[float]) -> "Digest":
-        """From the lanes of one rank, or from the sums of the lanes of many."""
+        """Makes a digest of the lanes of one rank, or of the sums of many ranks' lanes."""
         mix = sum(int(lane) << place * _LANE_BITS for place, lane in enumerate(lanes))
         return cls(count, mix & _MASK)
 
@@ -56,52 +56,52 @@ NOTHING_READ: Final = Digest()
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """Of a run: from its start, or a resume, until everybody's memory was lost."""
+    """One life of a run: from its start, or a resume, until all ranks lost their memory."""
 
     first: int
-    """The step it began with."""
+    """Its first step."""
     end: int
-    """Steps below were committed."""
+    """Steps below this one were committed."""
 
 
 @dataclass(slots=True)
 class Certificate:
-    """Kept by every rank, saved with every checkpoint, and handed to those who join."""
+    """Proof of a run's samples. Every rank holds it; checkpoints and joining ranks get it with the state."""
 
     steps: int = 0
     samples: int = 0
     lost: int = 0
     repeated: int = 0
     wrong: int = 0
-    """Steps that took as many samples as they should, but others."""
+    """Steps with the right number of samples, but the wrong samples."""
     first_bad: int | None = None
-    """The first step that was not as it should be."""
-    taken_again: int = 0
-    """Steps that had been committed, went down with everybody's memory, and were taken again: counted each time.
+    """The first step with lost, repeated or wrong samples."""
+    recomputed: int = 0
+    """Committed steps that all ranks lost with their memory and computed again, counted each time.
 
     The weights have seen their samples once, so they are neither lost nor repeated; the work was done twice.
     """
     nonfinite: int = 0
     """Steps in which some rank's loss or gradient was NaN or infinite."""
     skipped: int = 0
-    """Steps whose samples were taken and whose gradient was not applied, because it was not finite."""
+    """Steps whose samples were used and whose gradient was not applied, because it was not finite."""
     skipped_in_a_row: int = 0
-    """How many of the last steps in a row were skipped."""
+    """Number of consecutive skipped steps at the end."""
     resumed_at: tuple[int, ...] = ()
     covers_from: int = 0
     due: int = 0
-    """The step that has to be committed next."""
+    """The step to be committed next."""
     counted_to: int = 0
-    """Steps below are in `steps` and `samples`, also if they are taken again."""
+    """Steps below this one are in `steps` and `samples`; recomputed steps are not counted again."""
     committed_to: int = 0
-    """Steps below had been committed before the last resume."""
+    """Steps below this one were committed before the last resume."""
 
     @property
     def holds(self) -> bool:
         return self.lost == self.repeated == self.wrong == 0
 
     def check(self, step: int, summed: Digest, expected: Digest) -> bool:
-        """For every committed step, in turn. False if its samples are not exactly those expected, once."""
+        """Checks a committed step; called for each in turn. False unless it has exactly the expected samples, once."""
         good = step == self.due and summed.matches(expected)
         if not good and self.first_bad is None:
             self.first_bad = step
@@ -112,7 +112,7 @@ class Certificate:
         self.repeated += max(0, summed.count - expected.count)
         self.wrong += summed.count == expected.count and not summed.matches(expected)
         self.due = step + 1
-        self.taken_again += step < self.committed_to
+        self.recomputed += step < self.committed_to
         if step >= self.counted_to:
             self.steps += 1
             self.samples += summed.count
@@ -120,34 +120,34 @@ class Certificate:
         return good
 
     def resumed(self, from_step: int, lives: Sequence[Life]) -> None:
-        """Everybody's state was lost: from here on, whatever any of those lives has committed is taken again.
+        """Records a resume at a step: the run recomputes later steps that any of the `lives` committed.
 
-        What came after the checkpoint, other resumes included, is known from the lives alone.
+        Only the lives show what happened after the checkpoint, other resumes included.
         """
         if self.steps == 0 and self.due == 0:
             self.covers_from = self.counted_to = from_step
         resumes, again, end = _resumes(lives)
         self.due = from_step
         self.committed_to = max(self.committed_to, end, self.counted_to)
-        self.taken_again = max(self.taken_again, again)
+        self.recomputed = max(self.recomputed, again)
         self.resumed_at = (*max(self.resumed_at, resumes, key=len), from_step)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON and checkpoints."""
+        """Returns all fields, for JSON and checkpoints."""
         return {**asdict(self), "resumed_at": list(self.resumed_at), "holds": self.holds}
 
-    def told(self) -> dict[str, int | str]:
-        """For whoever watches the run."""
+    def reported(self) -> dict[str, int | str]:
+        """The numbers and the message that are reported to the agent."""
         return {
             "steps": self.steps,
             "samples": self.samples,
             "lost": self.lost,
             "repeated": self.repeated,
             "wrong": self.wrong,
-            "taken_again": self.taken_again,
+            "recomputed": self.recomputed,
             "nonfinite": self.nonfinite,
             "skipped": self.skipped,
-            "says": self.sentence(),
+            "message": self.message(),
         }
 
     @classmethod
@@ -156,49 +156,49 @@ class Certificate:
         return cls(**{**known, "resumed_at": tuple(known.get("resumed_at", ()))})
 
     def take_over(self, other: "Certificate") -> None:
-        """Becomes what another rank, or a checkpoint, knows."""
+        """Takes all values of another rank's or a checkpoint's certificate."""
         for each in fields(self):
             setattr(self, each.name, getattr(other, each.name))
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         covered = f" from step {self.covers_from:,} on" if self.covers_from else ""
-        told = (
+        reported = (
             f"{_steps(self.steps)}{covered}, {self.samples:,} samples: {self.lost:,} lost, {self.repeated:,} repeated"
         )
         if self.wrong:
-            told += f", {_steps(self.wrong)} with other samples than their own"
+            reported += f", {_steps(self.wrong)} with wrong samples"
         if self.first_bad is not None:
-            told += f", first at step {self.first_bad:,}"
+            reported += f", first at step {self.first_bad:,}"
         if self.nonfinite:
-            told += f"; {_steps(self.nonfinite)} with a loss or gradient that was not finite"
+            reported += f"; {_steps(self.nonfinite)} with a loss or gradient that was not finite"
         if self.skipped:
-            told += f"; {_steps(self.skipped)} skipped"
+            reported += f"; {_steps(self.skipped)} skipped"
         if self.resumed_at:
             resumes = ", ".join(f"{step:,}" for step in self.resumed_at)
             once = len(self.resumed_at) == 1
-            if self.taken_again:
+            if self.recomputed:
                 after = "a resume at step" if once else f"{len(self.resumed_at)} resumes at steps"
-                told += f"; {_steps(self.taken_again)} taken again after {after} {resumes}"
+                reported += f"; {_steps(self.recomputed)} recomputed after {after} {resumes}"
             else:
-                told += f"; resumed at {'step' if once else 'steps'} {resumes}"
-        return told
+                reported += f"; resumed at {'step' if once else 'steps'} {resumes}"
+        return reported
 
 
 class Audit:
     """Checks each committed step against the order of samples."""
 
     def __init__(self, certificate: Certificate, indices: Callable[[int], Sequence[int]]) -> None:
-        """`indices` are those of the global batch of a step."""
+        """`indices` returns the indices of a step's global batch."""
         self._certificate = certificate
         self._indices = indices
 
     def check(self, step: int, read: Digest) -> None:
-        """`read`: the digest of what all ranks together have really read."""
+        """`read` is the digest of the samples that all ranks together really read."""
         self._certificate.check(step, read, Digest.of(self._indices(step)))
 
 
 def _mixed(indices: Sequence[int]) -> int:
-    """An odd factor and folding the high bits down, twice: near indices end far apart."""
+    """Sums the mixed indices. Two multiplications and folds move near indices far apart."""
     mix = 0
     for index in indices:
         word = (index + _OFFSET) * _FACTORS[0] & _WORD
@@ -208,8 +208,8 @@ def _mixed(indices: Sequence[int]) -> int:
 
 
 def _mixed_by_torch(indices: Sequence[int]) -> int:
-    """The same modulo 2⁶⁴. Its words have signs: the copies of the sign that a shift brings in are masked out."""
-    import torch  # whoever only reads certificates needs none
+    """Computes `_mixed` modulo 2⁶⁴ with torch. Its integers are signed: a mask removes the sign bits of each shift."""
+    import torch  # reading certificates needs no torch
 
     words = torch.frombuffer(array("q", indices), dtype=torch.int64).add_(_OFFSET)
     for factor, fold in zip(_FACTORS, _FOLDS, strict=True):
@@ -219,7 +219,7 @@ def _mixed_by_torch(indices: Sequence[int]) -> int:
 
 
 def _resumes(lives: Sequence[Life]) -> tuple[tuple[int, ...], int, int]:
-    """Where lives after the first began, how many steps they took again, and where the farthest ended."""
+    """Returns the first steps of all lives but the first, the number of recomputed steps, and the farthest end."""
     again = end = 0
     for life in lives:
         again += max(0, min(life.end, end) - life.first)

@@ -1,7 +1,7 @@
-"""Checkpoints in a local folder: for the day on which everybody's memory is lost at once.
+"""Checkpoints in a local folder, for the case that all ranks lose their memory at once.
 
-A checkpoint is there whole or not at all: it is written to one side, forced to the disk, and renamed. What a failing
-disk leaves behind is found by its checksum and passed over. No failure to write one ever stops the training.
+A checkpoint exists whole or not at all: a temporary file is written, synced to disk, and renamed. A checksum finds
+damaged checkpoints, which are skipped. No failure to write a checkpoint stops the training.
 """
 
 import atexit
@@ -31,60 +31,63 @@ _SEAL_BYTES: Final = 8
 _CHUNK_BYTES: Final = 1024 * 1024
 _LIFE: Final = struct.Struct("!qq")
 _WRITTEN_WITHIN_S: Final = 3600.0
-"""The last checkpoint of a process is worth any wait: who wants it to end sooner kills it."""
+"""Seconds that a process waits for its last checkpoint; SIGKILL ends the wait."""
 _UNWRITABLE: Final = (OSError, RuntimeError, pickle.PicklingError, TypeError, AttributeError)
-"""A full disk comes out of torch as a RuntimeError; what cannot be pickled as any of the last three."""
+"""Errors of a failed write: torch raises RuntimeError for a full disk, and the last three for unpicklable objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
     step: int
-    """The step that is computed next from it."""
+    """The next step to compute after loading it."""
     path: Path
 
 
 class Checkpoints:
-    """Room is needed for `keep` + 1 of them: an old one goes only when the new one is safe."""
+    """The checkpoints of a folder. It needs space for `keep` + 1: an old one is removed after a new one is written."""
 
     def __init__(self, folder: str | os.PathLike[str], every_steps: int, keep: int = 2) -> None:
         if every_steps < 1 or keep < 1:
-            raise ValueError(f"a checkpoint every {every_steps} steps, {keep} kept: both must be at least 1")
+            raise ValueError(
+                f"the number of steps between checkpoints ({every_steps}) and the number of checkpoints to keep "
+                f"({keep}) must be at least 1"
+            )
         self.folder = Path(folder)
-        # A folder that cannot be made is an error now, while somebody is looking.
+        # A folder that cannot be created is an error now, while the user is watching.
         self.folder.mkdir(parents=True, exist_ok=True)
         self._every_steps = every_steps
         self._keep = keep
-        self._told = ""
+        self._reported = ""
         self.on_saved: Callable[[Saved], None] = lambda saved: None
-        """Called by the thread that writes."""
+        """The writing thread calls it after each checkpoint."""
         self._changed = threading.Condition()
         self._offered: tuple[int, dict[str, Any]] | None = None
         self._writing = False
         self._closed = False
         self._pid = os.getpid()
         self._thread: threading.Thread | None = None
-        """Started with the first checkpoint."""
+        """The writing thread, started with the first checkpoint."""
 
     def is_due(self, step: int) -> bool:
-        """With `step` to be computed next."""
+        """True if a checkpoint is due before step `step` is computed."""
         return step > 0 and step % self._every_steps == 0
 
     def newest(self) -> Saved | None:
-        """The newest that can be read whole."""
+        """The newest undamaged checkpoint."""
         for saved in self._saved():
             if _is_whole(saved.path):
                 return saved
-            say(f"the checkpoint {saved.path} cannot be read whole and is passed over")
+            say(f"the checkpoint {saved.path} is damaged and is skipped")
         return None
 
     def load(self, saved: Saved) -> dict[str, Any]:
-        """On the CPU. A folder of checkpoints is trusted like the script itself: what is no plain data is unpickled."""
+        """Loads a checkpoint to the CPU. It may run code: a folder of checkpoints is trusted like the script itself."""
         return _load(saved.path)
 
     def offer(self, step: int, payload: dict[str, Any]) -> None:
-        """Has it written in the background, and never waits. The payload is given away: nobody may change it any more.
+        """Writes a checkpoint in the background and never waits. The caller must not change the payload any more.
 
-        While one is being written, only the newest of those offered is kept.
+        During a write, only the newest offered checkpoint waits; older ones are dropped.
         """
         with self._changed:
             self._offered = (step, payload)
@@ -95,7 +98,7 @@ class Checkpoints:
             atexit.register(self.close)
 
     def flush(self, timeout_s: float) -> bool:
-        """Waits until everything offered is written or given up. False if that takes longer."""
+        """Waits until all offered checkpoints are written or have failed. False after the timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: self._offered is None and not self._writing, timeout_s)
 
@@ -110,7 +113,7 @@ class Checkpoints:
         self._thread.join(_LAST_WAIT_S)
 
     def save(self, step: int, payload: dict[str, Any]) -> Saved | None:
-        """None, and a warning, if it cannot be written."""
+        """Writes a checkpoint. Prints a warning and returns None if that fails."""
         saved = Saved(step, self.folder / f"step-{step:012d}.pt")
         aside = saved.path.with_suffix(f".{socket.gethostname()}-{os.getpid()}.tmp")
         try:
@@ -127,7 +130,7 @@ class Checkpoints:
                 aside.unlink(missing_ok=True)
             self._warn(step, error)
             return None
-        self._told = ""
+        self._reported = ""
         self._make_durable()
         self._prune(step)
         return saved
@@ -149,7 +152,7 @@ class Checkpoints:
                 self.on_saved(saved)
 
     def _saved(self) -> list[Saved]:
-        """Newest first."""
+        """The checkpoints in the folder, newest first."""
         try:
             found = [(match, path) for path in self.folder.iterdir() if (match := _NAME.fullmatch(path.name))]
         except OSError:
@@ -157,19 +160,19 @@ class Checkpoints:
         return sorted((Saved(int(match[1]), path) for match, path in found), key=lambda saved: -saved.step)
 
     def _prune(self, newest: int) -> None:
-        """What lies above was unreadable when this run began: no reason to remove what can be read."""
+        """Removes old checkpoints. Those above `newest` do not count: they were damaged when this run began."""
         older = [saved for saved in self._saved() if saved.step <= newest]
         for saved in older[self._keep :]:
             with contextlib.suppress(OSError):
                 saved.path.unlink(missing_ok=True)
 
     def _clear_half_written(self) -> None:
-        """Left by a process that was killed. One that still writes fails to rename, says so, and does no harm."""
+        """Removes temporary files of killed processes. A process that still writes one prints a warning."""
         for left in self.folder.glob("step-*.tmp"):
             left.unlink(missing_ok=True)
 
     def _make_durable(self) -> None:
-        # Not every file system can do this for a folder; the checkpoint itself is already on the disk.
+        # Not every file system can sync a folder; the checkpoint itself is already on the disk.
         with contextlib.suppress(OSError):
             folder = os.open(self.folder, os.O_RDONLY)
             try:
@@ -178,27 +181,38 @@ class Checkpoints:
                 os.close(folder)
 
     def _warn(self, step: int, error: BaseException) -> None:
-        """Once for each reason, until one is written again."""
+        """Prints a warning, once for each reason until a write succeeds."""
         reason = _reason(error)
-        if reason == self._told:
+        if reason == self._reported:
             return
-        self._told = reason
+        self._reported = reason
         saved = self._saved()
-        fallback = f"from step {saved[0].step}" if saved else "from the beginning"
-        say(
-            f"the checkpoint of step {step} was not written to {self.folder} ({reason}); training goes on, "
-            f"and if everything is lost it resumes {fallback}"
-        )
+        say(not_written(step, self.folder, reason, saved[0].step if saved else None))
+
+
+def does_not_fit(path: Path, difference: str) -> str:
+    return (
+        f"the checkpoint {path} does not fit this script: {difference}; give the run the same state, or another folder"
+    )
+
+
+def not_written(step: int, folder: Path, reason: str, newest: int | None) -> str:
+    """The warning about a failed write. `newest` is the step of the newest checkpoint in the folder."""
+    fallback = "the beginning" if newest is None else f"step {newest}"
+    return (
+        f"failed to write the checkpoint of step {step} to {folder} ({reason}); training continues, "
+        f"and resumes from {fallback} if all workers are lost"
+    )
 
 
 def _seal(file: IO[bytes]) -> None:
-    """The archive's own checksums leave out its directory, and torch's reader trusts that: all of it gets one more.
+    """Adds a checksum of the whole file: the archive's own checksums do not cover its directory.
 
-    It is the archive's comment, whose length is the last that an archive without one says.
+    The checksum is the archive's comment. An archive without a comment ends with the comment's length, 0.
     """
     file.seek(-len(_NO_COMMENT), os.SEEK_END)
     if file.read() != _NO_COMMENT:
-        raise RuntimeError("torch wrote an archive with a comment of its own")
+        raise RuntimeError("torch wrote an archive that already has a comment")
     file.seek(-len(_NO_COMMENT), os.SEEK_END)
     file.write(struct.pack("<H", _SEAL_BYTES))
     file.write(b"%0*x" % (_SEAL_BYTES, _checksum(file, file.tell())))
@@ -214,7 +228,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def _checksum(file: IO[bytes], size: int) -> int:
-    """Of so many bytes from the beginning; leaves the file behind them."""
+    """The checksum of the first `size` bytes; the file's position is then behind them."""
     file.seek(0)
     found = 0
     while size > 0 and (chunk := file.read(min(size, _CHUNK_BYTES))):
@@ -233,31 +247,30 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _reason(error: BaseException) -> str:
-    """torch hides the disk's own words behind its own."""
+    """The operating system's reason if there is one: torch's own message hides it."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, OSError):
         cause = cause.__cause__ or cause.__context__
-    told = cause if isinstance(cause, OSError) else error
-    return (isinstance(told, OSError) and told.strerror) or str(told).splitlines()[0]
+    reported = cause if isinstance(cause, OSError) else error
+    return (isinstance(reported, OSError) and reported.strerror) or str(reported).splitlines()[0]
 
 
 class Saving:
-    """When checkpoints are taken, and what is known of the steps after the last one.
+    """Decides when to write checkpoints, and writes the journal.
 
-    A checkpoint counts for the world outside, so it is written only when every rank has its step: one step later.
-    Beside it a journal records how far each life of the run came: if everything is lost at once, it tells what is taken
-    again.
+    A checkpoint is written one step later, when every rank has its step. The journal records how far each life of the
+    run came: after a resume, it shows which steps are recomputed.
     """
 
     def __init__(self, folder: str | Path, every_steps: int, payload: Callable[[], dict[str, Any]]) -> None:
-        """`payload` copies the state as it is now."""
+        """`payload` copies the current state."""
         self._checkpoints = Checkpoints(folder, every_steps)
         self._payload = payload
         self._held: tuple[int, dict[str, Any]] | None = None
         self._journal = Journal(Path(folder) / "lives")
 
     def tell(self, saved: Callable[[int, Path], None]) -> None:
-        """Calls `saved` with the step and folder of each checkpoint that was written."""
+        """Calls `saved` with the step and folder of each written checkpoint."""
         self._checkpoints.on_saved = lambda each: saved(each.step, each.path.parent)
 
     @property
@@ -265,24 +278,21 @@ class Saving:
         return self._checkpoints.folder
 
     def restore(self, restore: Callable[[dict[str, Any]], None]) -> tuple[int, list[Life]] | None:
-        """The step of the newest checkpoint, or 0 without one, and the lives before; None if there was none."""
+        """Restores the newest checkpoint. Returns its step, or 0, and the lives before; None if there is nothing."""
         saved = self._checkpoints.newest()
         if saved is not None:
             try:
                 restore(self._checkpoints.load(saved))
             except StateDoesNotFit as error:
-                raise StateDoesNotFit(
-                    f"the checkpoint {saved.path} is of another state: {error}; "
-                    "give the run the same state, or another folder"
-                ) from None
+                raise StateDoesNotFit(does_not_fit(saved.path, str(error))) from None
         lives = self._journal.begin_another()
         if saved is None and not any(life.end for life in lives):
             return None
         return (saved.step if saved is not None else 0), lives
 
     def committed(self, step: int) -> None:
-        """Step `step` is all-reduced and applied, so all ranks have the step before it."""
-        if self._held is not None and self._held[0] == step:  # older: from when this rank was the first, some time ago
+        """Records a step as applied: then all ranks have the step before it. Takes a checkpoint if it is due."""
+        if self._held is not None and self._held[0] == step:  # an older one is from when this rank was the first
             self._checkpoints.offer(*self._held)
         self._held = None
         self._journal.reached(step)
@@ -290,40 +300,40 @@ class Saving:
             self._held = (step + 1, self._payload())
 
     def save_now(self, step: int) -> None:
-        """With `step` to be computed next, by somebody else and later. Waits until it is written."""
+        """Writes a checkpoint of the current state, from which `step` is computed next. Waits until it is written."""
         self._journal.reached(step)
         self._checkpoints.offer(step, self._payload())
         self._checkpoints.close(_WRITTEN_WITHIN_S)
 
     def close(self) -> None:
-        """Waits a while for what is being written."""
+        """Waits up to _LAST_WAIT_S for checkpoints that are being written."""
         self._checkpoints.close()
 
 
 class Journal:
-    """The lives of a run, one after the other. One rank at a time writes; any may be the next to do so."""
+    """A file with the lives of a run, one after the other. One rank at a time writes it, not always the same."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         self._number: int | None = None
-        """Of the present life."""
+        """The number of the current life."""
         self._first: int | None = None
 
     def begin_another(self) -> list[Life]:
-        """Returns those before. Every rank of the new life calls it, before any of them has written."""
+        """Begins a life and returns the lives before. All ranks of the new life call it before any of them writes."""
         lives = self._read()
         self._number, self._first = len(lives), None
         return lives
 
     def reached(self, end: int) -> None:
-        """Steps below are committed."""
+        """Records that steps below `end` are committed."""
         with contextlib.suppress(OSError):  # a full disk must not stop the training
             if self._number is None or self._first is None:
                 self._number, self._first = self._place(end)
             os.pwrite(self._file, _LIFE.pack(self._first, end), self._number * _LIFE.size)
 
     def _place(self, end: int) -> tuple[int, int]:
-        """The first write continues where another rank of the same life stopped."""
+        """The number and first step of the current life, which another rank may have begun to write."""
         lives = self._read()
         number = max(0, len(lives) - 1) if self._number is None else self._number
         return number, lives[number].first if number < len(lives) else end

@@ -1,14 +1,14 @@
-"""What ranks tell each other in band: a few numbers behind the gradients, added up by the same all-reduce.
+"""The control words: numbers that ranks append to the gradients and that the same all-reduce adds up.
 
     t, t², samples, step (in two parts), loss, digest × 4, the flags of each rank
 
-`t` says for which world a rank is ready: its generation minus the present one, 0 for none. All W ranks are ready for
-the same one exactly if Σt > 0 and (Σt)² = W·Σt² (Cauchy–Schwarz), so nobody has to ask and all switch after the same
-step. Every number is whole and every sum over up to 1024 ranks stays below 2²⁴ (as long as the global batch does), so
-float32 adds them without loss; only the loss is rounded.
+`t` names the world that a rank is ready for: its generation minus the current one, 0 for none. All W ranks are ready
+for the same world exactly if Σt > 0 and (Σt)² = W·Σt² (Cauchy–Schwarz), so all ranks switch after the same step
+without another message. Every number is whole and every sum over up to 1024 ranks stays below 2²⁴ (if the global batch
+does), so float32 adds them without loss; only the loss is rounded.
 
-The flags of a rank are bits of one small number, in a place that no other rank writes to. A loss that is not finite is
-such a flag, and its place in the sum stays 0: so everybody knows whose loss it was.
+The flags of a rank are bits of one small number, in a place that no other rank writes to. A loss that is not finite
+sets a flag and adds 0 to the loss: so all ranks know which rank had it.
 """
 
 import math
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 _HEAD: Final = 6
 _FLAGS: Final = _HEAD + LANES
 _FARTHEST: Final = 64
-"""A world further ahead is not told: nobody goes over to it in band, and it takes a halt to get there."""
+"""The largest `t`. A rank does not declare a world further ahead; the trainers then need a halt to enter it."""
 _LARGEST_LOSS: Final = 1e35
-"""Losses of 1024 ranks that are larger could overflow float32 in the sum."""
+"""The largest loss of one rank: the sum of 1024 larger ones could overflow float32."""
 _STEP_PART: Final = 1 << 24
 _EXACT: Final = ("torch.float32", "torch.float64")
 
@@ -45,26 +45,26 @@ def size(world_size: int) -> int:
 
 RANKS: Final = 1024
 MOST: Final = size(RANKS)
-"""Room for the largest world, so that the layout of the buffer depends on the model only."""
+"""The size for the largest world, so that the layout of the buffer depends on the model only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """What one rank tells with a step."""
+    """The control words of one rank in a step."""
 
     ready: int
-    """The generation it could go over to, minus the present one; 0 for none."""
+    """The generation that it is ready for, minus the current one; 0 for none."""
     digest: Digest
-    """Of the samples behind its gradient."""
+    """Digest of the samples behind its gradient."""
     loss_sum: float
     """The mean loss of those samples, times their number."""
     active: bool
     step: int | None
-    """None for all but the lowest active rank: one is enough."""
+    """The step number; None on all ranks except the lowest active one."""
     stops: bool = False
-    """The script asks for the run to end after this step."""
+    """The script requests the end of the run after this step."""
     over: bool = False
-    """All steps are done; this all-reduce is none."""
+    """All steps are done; this all-reduce is no step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,9 @@ class Agreed:
     bad_gradient: tuple[int, ...] = ()
     """The ranks whose own gradient is not finite."""
     stops: bool = False
-    """The run ends after this step: some rank asks for it."""
+    """The run ends after this step, because a rank requests it."""
     over: bool = False
-    """All steps are done; this all-reduce was none."""
+    """All steps are done; this all-reduce was no step."""
 
     @property
     def is_finite(self) -> bool:
@@ -96,30 +96,30 @@ class Agreed:
 
     @property
     def loss(self) -> float | None:
-        """The mean over the samples of the step; NaN if that of any rank is not finite."""
+        """The mean over the samples of the step; NaN if the loss of any rank is not finite."""
         if self.bad_loss:
             return math.nan
         return self.loss_sum / self.samples if self.samples else None
 
     @property
     def ends_after(self) -> int | None:
-        """The number of steps after which the run is over; None if no rank asks for its end."""
+        """The number of steps after which the run is over; None if no rank requests its end."""
         if self.over:
             return self.step
         return self.step + 1 if self.stops else None
 
     def ready_generation(self, current: int, world_size: int) -> int | None:
-        """The generation that all ranks can go over to now."""
+        """The generation that all ranks can switch to now."""
         if self.ready_sum <= 0 or self.ready_sum**2 != world_size * self.ready_squares:
             return None
         return current + self.ready_sum // world_size
 
 
 def encode(own: Own, rank: int) -> list[float]:
-    """The words that this rank adds to the all-reduce: up to its own flags, the flags of higher ranks are 0."""
+    """The control words of this rank up to its own flags; the flags of higher ranks are 0."""
     ready = own.ready if 0 < own.ready <= _FARTHEST else 0
     high, low = divmod(own.step or 0, _STEP_PART)
-    has_loss = abs(own.loss_sum) <= _LARGEST_LOSS  # not so for NaN
+    has_loss = abs(own.loss_sum) <= _LARGEST_LOSS  # False for NaN
     loss_sum = own.loss_sum if has_loss else 0.0
     flags = _ACTIVE * own.active + _BAD_LOSS * (not has_loss) + _STOPS * own.stops + _OVER * own.over
     head = (ready, ready * ready, own.digest.count, high, low, loss_sum)
@@ -127,7 +127,7 @@ def encode(own: Own, rank: int) -> list[float]:
 
 
 def decode(summed: Sequence[float]) -> Agreed:
-    """From the words of all ranks, added up: one flag for each rank of the world."""
+    """Decodes the sum of the control words of all ranks."""
     ready_sum, ready_squares, samples, high, low, loss_sum = summed[:_HEAD]
     flags = [int(each) for each in summed[_FLAGS:]]
     found = reduce(or_, flags, 0)
@@ -146,9 +146,9 @@ def decode(summed: Sequence[float]) -> Agreed:
 
 
 def write(words: "Tensor", own: Own, rank: int, bad_gradient: "Tensor | bool" = False) -> None:
-    """Fills the control words with those of this rank. `bad_gradient`: whether its gradient is not finite."""
+    """Writes the control words of this rank. `bad_gradient` is True if its gradient is not finite."""
     if str(words.dtype) not in _EXACT:
-        raise ValueError(f"the control words must be summed in float32 or float64, not {words.dtype}")
+        raise ValueError(f"control words must be float32 or float64, not {words.dtype}")
     encoded = encode(own, rank)
     if bad_gradient is True:
         encoded[-1] += _BAD_GRADIENT

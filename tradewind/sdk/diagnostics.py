@@ -1,11 +1,11 @@
-"""What a trainer tells people and measurements, and the faults that tests inject into it.
+"""A trainer's messages for people, its traces for measurements, and the faults that tests inject into it.
 
 - `say` prints one line for people on standard error.
 - TRADEWIND_TRACE=FOLDER makes each trainer write one line of JSON for each event: `at` in seconds of the machine's
   monotonic clock, `what`, and the rank, generation and step.
-- TRADEWIND_FAULTS="rank:step:phase:signal[,…]", e.g. "2:10:in_sum:SIGKILL", sends a signal to the trainer itself.
-  `rank` is the one in the present world; `*` stands for any rank, or any step. The all-reduces after the last step, by
-  which all ranks learn that they may end, are those of step number `steps`. A fault happens once in each process.
+- TRADEWIND_FAULTS="rank:step:phase:signal[,…]", e.g. "2:10:in_sum:SIGKILL", makes the trainer send a signal to itself.
+  `rank` is its rank in the current world; `*` stands for any rank, or any step. The all-reduces after the last step, by
+  which all ranks agree to end, have the step number `steps`. A fault happens once in each process.
 """
 
 import json
@@ -69,7 +69,7 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class Instruments:
-    """What watches a training: the times of its steps, its trace, and injected faults."""
+    """Instruments of a training run: the times of its steps, its trace, and injected faults."""
 
     meter: Meter
     patience: Patience

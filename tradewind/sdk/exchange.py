@@ -1,11 +1,12 @@
 """The exchange of a step: collect gradients, all-reduce them with the control words, commit, publish to joining ranks.
 
-Every way in which a rank gets a step is here. A rank that trains adds its gradients and commits the result. A joining
-rank adds nothing, records the results, and replays them when it has the state. A rank that missed the last step is
-given it by one that has it. All of them commit in the same way, so their states stay the same to the last bit.
+This module contains every way in which a rank gets a step. A rank that trains adds its gradients and commits the
+result. A joining rank adds zeros, records the results, and replays them when it has the state. A rank that missed the
+last step gets it from one that has it. All of them commit in the same way, so their states stay the same to the last
+bit.
 
-A step travels in buckets. Each is all-reduced as soon as it is filled, and the last one carries the control words:
-before it nobody has the step, after it everybody who has it knows the same.
+Buckets are all-reduced one after the other, each as soon as it is filled. The last one has the control words: before
+its all-reduce no rank has the step, and ranks that have its result have the same result.
 """
 
 import math
@@ -36,30 +37,30 @@ from tradewind.sdk.update import Applier
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What this rank adds to an all-reduce."""
+    """The contribution of this rank to an all-reduce."""
 
     step: int
     digest: Digest = NOTHING_READ
-    """Of the samples behind its gradients."""
+    """Digest of the samples behind its gradients."""
     loss_sum: float = 0.0
     """The mean loss of those samples, times their number."""
     active: bool = True
-    """Whether this rank has the state and takes a share from now on."""
+    """True if this rank has the state and takes a share from now on."""
     gradients: bool = True
-    """Whether there are gradients of its own to add; else zeros."""
+    """True if it adds its own gradients; otherwise it adds zeros."""
     over: bool = False
-    """All steps are done: ranks only tell each other that they may end."""
+    """True if all steps are done: the ranks only agree to end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """What an all-reduce brought. The buckets hold the gradients until the next but one."""
+    """The result of an all-reduce. The buckets hold the gradients until the second all-reduce after it."""
 
     words: Agreed
     world: World
     """The world of this all-reduce."""
     switched: bool
-    """The world changed with it."""
+    """True if the world changed with it."""
 
     @property
     def step(self) -> int:
@@ -68,7 +69,7 @@ class Reduced:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A step that a joining rank has and cannot apply yet."""
+    """A step that a joining rank records and cannot apply yet."""
 
     words: Agreed
     flat: Tensor
@@ -79,7 +80,7 @@ class Recorded:
 
 
 class Collectives:
-    """Collectives outside of steps, each waited for until it is done or the world is dead: then they return False."""
+    """Collectives outside of steps. Each waits until it is done, or returns False if the world is dead."""
 
     def __init__(self, group: Group, halted: Callable[[], bool]) -> None:
         self.rank = group.rank
@@ -119,7 +120,7 @@ class Exchange:
         self._instruments = instruments
         self._waits_since_s = 0.0
         self._published = 0
-        """The last generation whose joining ranks were sent the state."""
+        """The last generation in which this rank sent the state to joining ranks."""
 
     # A step.
 
@@ -130,7 +131,7 @@ class Exchange:
         if built is None:
             return None
         self.publish()
-        world = self._present_world()
+        world = self._current_world()
         if world.is_active:
             tools.faults("before_sum", world.rank, own.step)
         works = self._launch(built.group, own, world)
@@ -150,9 +151,9 @@ class Exchange:
         return Reduced(words, world, switched)
 
     def commit(self, reduced: Reduced, step: int) -> None:
-        """Checks the samples of the step, applies it, and remembers what joining ranks are compared with."""
+        """Checks the samples of the step, applies it, and stores the fingerprint that joining ranks must match."""
         if reduced.step != step:
-            raise RuntimeError(f"ranks disagree about the step: {reduced.step} is not {step}")
+            raise RuntimeError(f"the ranks all-reduced step {reduced.step}, but this rank computed step {step}")
         self._apply(reduced.words)
         if reduced.world.is_first:
             self._applier.warn(step, reduced.words)
@@ -160,7 +161,7 @@ class Exchange:
             self._serving.forget()
 
     def record(self, reduced: Reduced, slot: int) -> Recorded:
-        """Copies a step that was all-reduced as a contribution to step `slot`."""
+        """Copies a step from the buckets of step `slot`."""
         return Recorded(reduced.words, self._buckets.copy_of(slot, reduced.world.size))
 
     def replay(self, recorded: Recorded) -> None:
@@ -168,9 +169,9 @@ class Exchange:
         self._apply(recorded.words)
 
     def hand_on(self, assign: Assign) -> bool:
-        """A rank that has the last step gives it to those that miss it, which commit it. False if the world is dead.
+        """Broadcasts the last step to ranks that miss it, which commit it. False if the world is dead.
 
-        Then all are at the same step, bit for bit.
+        Afterwards all ranks have the same step, bit for bit.
         """
         trainer, last = self._trainer, assign.resume - 1
         built = trainer.start_collective(last)
@@ -184,7 +185,7 @@ class Exchange:
             built.group.leave_behind(sent)
         if not trainer.ended_collective(ok=done):
             return False
-        if self._present_world().is_active and trainer.done < assign.resume:
+        if self._current_world().is_active and trainer.done < assign.resume:
             whole.copy_(sent)
             words = control_words.read(self._buckets.words(last), control_words.RANKS)
             trainer.caught_up(assign.resume, words)
@@ -192,42 +193,43 @@ class Exchange:
             self._instruments.trace("caught_up", assign.rank, assign.generation, last)
         return True
 
-    # What is no step.
+    # Outside of steps.
 
     def agree(self, how: Callable[[Collectives, World], int | None]) -> int | None:
-        """Runs collectives in the present world, between entering it and its first step. None if the world is dead."""
+        """Runs collectives in the current world before its first step. None if the world is dead."""
         trainer = self._trainer
         built = trainer.start_collective()
         if built is None:
             return None
-        found = how(Collectives(built.group, trainer.is_halted), self._present_world())
+        found = how(Collectives(built.group, trainer.is_halted), self._current_world())
         return found if trainer.ended_collective(ok=found is not None) else None
 
     def publish(self) -> None:
-        """Sends the state to the joining ranks of the present world, once for each world.
+        """Sends the state to the joining ranks of the current world, once for each world.
 
-        After a switch at once. A repaired world is entered before its group is built: then with its first all-reduce.
+        After a switch it does so at once. Ranks enter a repaired world before its group is built: there it sends with
+        the first all-reduce.
         """
-        world, joiners = self._present_world(), self._trainer.joiners_to_serve()
-        if joiners and self._published < world.generation:
+        world, joining_ranks = self._current_world(), self._trainer.joining_ranks_to_serve()
+        if joining_ranks and self._published < world.generation:
             self._published = world.generation
-            self._serving.begin(world, joiners, self._trainer.done)
+            self._serving.begin(world, joining_ranks, self._trainer.done)
 
     def leave_publishing_to_others(self) -> None:
-        """This rank has just joined: who joins the same world beside it gets the state from the other ranks."""
-        self._published = self._present_world().generation
+        """Sends no state in this world, because this rank has just joined it."""
+        self._published = self._current_world().generation
 
     @property
     def loss(self) -> float | None:
-        """The mean over all samples of the step that was committed last, or is being applied."""
+        """The mean loss over all samples of the step that was applied last, or is being applied."""
         return self._applier.loss
 
     def guarded_optimizer(self) -> AbstractContextManager[None]:
-        """Inside, the script cannot step the optimizer by itself."""
+        """A context in which the script cannot step the optimizer itself."""
         return self._applier.alone()
 
     def drop_gradients(self) -> None:
-        """What this rank has computed counts no more."""
+        """Drops what this rank has computed of the current step."""
         self._buckets.drop()
 
     def _launch(self, group: Group, own: Contribution, world: World) -> list[Work | None]:
@@ -266,7 +268,7 @@ class Exchange:
         return all(built.group.finish(work, self._trainer.is_halted, self._on_wait) for work in works)
 
     def _on_wait(self, _waited_s: float) -> None:
-        """The patience is for all buckets of a step together."""
+        """Reports a wait that takes too long, measured over all buckets of the step."""
         if time.monotonic() - self._waits_since_s > self._instruments.patience.limit_s:
             self._trainer.waits_long()
 
@@ -276,17 +278,16 @@ class Exchange:
         self._applier(words.step, words)
         self._serving.applied(words.step + 1)
 
-    def _present_world(self) -> World:
+    def _current_world(self) -> World:
         world = self._trainer.world
         assert world is not None
         return world
 
 
 def _is_nonfinite(totals: Sequence[Tensor]) -> Tensor | bool:
-    """Finite gradients so large that their sum overflows float32 count as not finite, too. The all-reduce may overflow
-    where no rank's own gradients do."""
+    """True if the sum of all gradients is not finite: gradients whose sum overflows float32 count as not finite."""
     if not totals:
         return False
     total = reduce(torch.add, totals)
-    # A device would have to be waited for: there, the answer stays where it is computed.
+    # Reading the answer would wait for the device, so it stays there.
     return not math.isfinite(total.item()) if total.is_cpu else total.isfinite().logical_not()

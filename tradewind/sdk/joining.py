@@ -1,11 +1,11 @@
-"""A rank that enters a running world without the state.
+"""Joining: how a rank enters a running world without the state.
 
-From its first all-reduce on it takes part with nothing of its own and records every step. Meanwhile the other ranks
-send the state as it was at the switch. It replays the steps since then, with the same optimizer, and is then level, bit
-for bit.
+From its first all-reduce on, the rank contributes zeros and records every step. Meanwhile the other ranks send the
+state as it was at the switch. The rank replays the steps since then with the same optimizer, and then has the same
+state as the others, bit for bit.
 
-If it is not, its script does something else than theirs. It leaves the world and tries again later. The others repair
-their world each time, so it waits twice as long as the time before.
+If its state differs, its script does something else than theirs. It leaves the world and tries again later. The others
+repair their world each time, so it doubles its wait each time.
 """
 
 import time
@@ -26,16 +26,21 @@ _ASK_AGAIN_S: Final = 0.002
 _REST_FIRST_S: Final = 1.0
 _REST_MOST_S: Final = 300.0
 _REFUSED: Final = (
-    "after the same step this worker's state is not that of the others: does it run the same script, with the same "
-    "scheduler and the same update?"
+    "after the same step, this worker's state differs from that of the others: check that it runs the same script, "
+    "with the same scheduler and update"
 )
 
 
-class Question:
-    """The step and fingerprint with which a joining rank asks to be admitted.
+def refused(rest_s: float) -> str:
+    return f"{_REFUSED}. It tries again in {rest_s:g} s"
 
-    It asks the same again after one more all-reduce: each rank that took part in that knows the answer, however slow it
-    is. If it asked for its newest state each time, ranks that are slower than it would never know."""
+
+class Question:
+    """The step and fingerprint with which a joining rank requests admission.
+
+    It repeats the same request after one more all-reduce: each rank that took part in that one knows the answer. If it
+    sent its newest state each time, slower ranks would never know that state.
+    """
 
     def __init__(self) -> None:
         self._asked: tuple[int, int] | None = None
@@ -62,12 +67,12 @@ class Joining:
         self._instruments = instruments
         self._recorded: deque[Recorded] = deque()
         self._done: int | None = None
-        """The step that the state here is at; None before it has come."""
+        """The step of the state here; None before the state has arrived."""
         self._next_step = 0
         self._exchanged_s = 0.0
         self._question = Question()
         self._rested_s = 0.0
-        """After the last refusal, if it was never admitted since."""
+        """Seconds of the last rest after a refusal; 0 once the rank is admitted."""
 
     def begin(self) -> None:
         world = self._trainer.world
@@ -79,7 +84,7 @@ class Joining:
         self._exchanged_s = time.monotonic()
 
     def exchange_step(self) -> Came:
-        """Takes a share from this step on if the state here is that of the others."""
+        """Takes part in an all-reduce, and takes a share from then on if this rank is admitted."""
         slot, is_level = self._next_step, self._is_level()
         reduced = self._exchange.all_reduce(Contribution(slot, active=is_level, gradients=False))
         if reduced is not None and not reduced.words.over:
@@ -96,8 +101,10 @@ class Joining:
         return Came.SWITCHED if reduced.switched else Came.SAME
 
     def catch_up(self) -> None:
-        """At most until the others are half through their next step: a rank that is early in an all-reduce tells others
-        what is true no more when they come."""
+        """Loads the state and replays steps, at most until the others are halfway through their next step.
+
+        Control words of a rank that enters an all-reduce early are outdated when the others enter.
+        """
         self._receiver.expect()
         before_s, self._exchanged_s = self._exchanged_s, time.monotonic()
         self._catch_up(min(max((self._exchanged_s - before_s) / 2, _WAIT_AT_LEAST_S), _WAIT_AT_MOST_S))
@@ -123,13 +130,13 @@ class Joining:
         if admission is Admission.ADMITTED:
             self._inject("join_level", self._done or 0)
         if admission is Admission.LOST:
-            self._trainer.give_up("nobody answered whether its state is that of the others")
+            self._trainer.give_up("no rank has answered its request for admission")
         if admission is Admission.REFUSED:
             self._rest()
 
     def _rest(self) -> None:
         self._rested_s = min(max(2 * self._rested_s, _REST_FIRST_S), _REST_MOST_S)
-        why = f"{_REFUSED} It tries again in {self._rested_s:g} s"
+        why = refused(self._rested_s)
         say(why)
         self._trainer.give_up(why, self._rested_s)
 
@@ -137,7 +144,7 @@ class Joining:
         snapshot = self._receiver.wait(wait_s)
         if snapshot is None:
             if self._receiver.failed:
-                self._trainer.give_up(f"the state did not come: {self._receiver.failed}")
+                self._trainer.give_up(f"the state did not arrive: {self._receiver.failed}")
             return False
         self._state.load(snapshot.header, snapshot.data)
         self._done = snapshot.step

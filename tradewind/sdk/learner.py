@@ -1,4 +1,4 @@
-"""What is trained: a model with its optimizer, as buckets of gradients, as a state that survives, and as an update."""
+"""The learner: a model and its optimizer as buckets of gradients, as training state, and as an update."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from tradewind.sdk.update import Applier, Scaled, Update
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What a script gives to be trained, and how the gradients of a step are to change it."""
+    """The objects of a script: model, optimizer, and how the gradients of a step change them."""
 
     model: nn.Module
     optimizer: Optimizer
@@ -41,12 +41,12 @@ class Learner:
         scaled = Scaled(update, scaler, optimizer, self.buckets) if scaler is not None else None
         is_own = script.update is not None
         self.applier = Applier(self.buckets, optimizer, scaled or update, nonfinite, seed, is_own=is_own)
-        own = {"tradewind": _Kept(certificate), "scheduler": script.scheduler, "scaler": scaled}
+        own = {"tradewind": _SavedCertificate(certificate), "scheduler": script.scheduler, "scaler": scaled}
         others = _together({name: one for name, one in own.items() if one is not None}, script.state or {})
         self.state = TrainingState(script.model, optimizer, others)
         self.scaler = scaler
         self.warning = checks.about_batch_norm(script.model)
-        """About the model, for one rank to say when the run begins."""
+        """A warning about the model, which one rank prints when the run begins."""
         self.terms: dict[str, object] = {
             "trained": self.buckets.trained,
             "buckets": self.buckets.layout,
@@ -57,11 +57,11 @@ class Learner:
             "update": is_own,
             "on_nonfinite": on_nonfinite,
         }
-        """What another rank must have in common with this one, beside the state, to make the same of a step."""
+        """Options, beside the state, that must be the same on all ranks for the same result of a step."""
 
 
-class _Kept:
-    """The certificate goes where the state goes."""
+class _SavedCertificate:
+    """The certificate as a part of the training state."""
 
     def __init__(self, certificate: Certificate) -> None:
         self._certificate = certificate
@@ -75,5 +75,5 @@ class _Kept:
 
 def _together(own: Mapping[str, Stateful], given: Mapping[str, Stateful]) -> dict[str, Stateful]:
     for name in own.keys() & given.keys():
-        raise ValueError(f"state has {name!r}, which is the run's own name for a part of its state: call it another")
+        raise ValueError(f"state has {name!r}, a name that the run itself uses for a part of its state: rename it")
     return {**own, **given}

@@ -1,9 +1,9 @@
 """Steps whose loss or gradient is not finite: NaN or infinite.
 
-Each rank says in the step's control words whether its own loss or gradient is such a one. So all ranks know whose it
-was, and decide alike for the same step: also one that gets the all-reduce of that step later, or replays it.
+Each rank declares in the step's control words that its own loss or gradient is not finite. So all ranks know which
+ranks it was, and decide the same for the step, even if they get or replay it later.
 
-A gradient scaler looks at gradients itself and skips what overflows: that is how it finds its scale, and no fault.
+A gradient scaler checks gradients itself and skips steps that overflow: so it finds its scale, and it is no error.
 """
 
 import time
@@ -18,7 +18,7 @@ from tradewind.sdk.errors import NonfiniteStep
 OnNonfinite = Literal["stop", "skip", "warn"]
 
 SKIPPED_AT_MOST: Final = 50
-"""Steps in a row that may be skipped: a training in which nothing is applied any more does not recover by itself."""
+"""Number of consecutive skipped steps that ends the run: it does not recover by itself."""
 _WARN_EVERY_S: Final = 30.0
 _NAMED_AT_MOST: Final = 8
 
@@ -32,9 +32,9 @@ class Nonfinite:
         scaled: bool,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`scaled`: an enabled gradient scaler decides about gradients."""
+        """`scaled` is True if an enabled gradient scaler decides about gradients."""
         if choice not in get_args(OnNonfinite):
-            raise ValueError(f"on_nonfinite is {choice!r}, but it must be 'stop', 'skip' or 'warn'")
+            raise ValueError(f"on_nonfinite must be 'stop', 'skip' or 'warn', not {choice!r}")
         self._choice = choice
         self._certificate = certificate
         self.scaled = scaled
@@ -42,7 +42,7 @@ class Nonfinite:
         self._warned_s = float("-inf")
 
     def admits(self, step: int, agreed: Agreed) -> bool:
-        """Whether the step is applied. Raises NonfiniteStep if the run ends with it."""
+        """True if the step is to be applied. Raises NonfiniteStep if it ends the run."""
         bad = not agreed.is_finite
         self._certificate.nonfinite += bad
         if self.scaled:
@@ -50,26 +50,24 @@ class Nonfinite:
         if bad and self._choice == "stop":
             raise NonfiniteStep(
                 f"step {step}: {whose(agreed)} not finite (NaN or infinite). The step was not applied, and the run "
-                "ends on all ranks. Look at the samples of that step, lower the learning rate or clip gradients "
-                "(clip_norm=); on_nonfinite='skip' leaves such steps out"
+                "ends on all ranks. Check the samples of that step, lower the learning rate or clip gradients "
+                "(clip_norm=); on_nonfinite='skip' skips such steps"
             )
         skips = bad and self._choice == "skip"
         self._count(step, skipped=skips)
         return not skips
 
     def scaler_stepped(self, step: int, *, skipped: bool) -> None:
-        """What the scaler has done with a step that was applied."""
+        """Counts a step that the scaler applied or skipped."""
         self._count(step, skipped=skipped)
 
     def warn(self, step: int, agreed: Agreed) -> None:
-        """At most every half minute, by one rank."""
+        """Prints a warning about the step, at most every 30 s. One rank calls it."""
         now_s = self._clock_s()
         if agreed.is_finite or self.scaled or now_s - self._warned_s < _WARN_EVERY_S:
             return
         self._warned_s = now_s
-        what = "it was skipped on all ranks" if self._choice == "skip" else "it was applied all the same"
-        so_far = f"such steps so far: {self._certificate.nonfinite:,}"
-        say(f"step {step}: {whose(agreed)} not finite (NaN or infinite); {what} (on_nonfinite, {so_far})")
+        say(warning(step, agreed, self._choice, self._certificate.nonfinite))
 
     def _count(self, step: int, *, skipped: bool) -> None:
         certificate = self._certificate
@@ -78,13 +76,22 @@ class Nonfinite:
         if certificate.skipped_in_a_row >= SKIPPED_AT_MOST:
             raise NonfiniteStep(
                 f"step {step}: the last {SKIPPED_AT_MOST} steps were all skipped, because their gradients are not "
-                "finite (NaN or infinite): nothing is trained any more, and the run ends on all ranks. Resume from a "
-                "checkpoint before them with a lower learning rate, or look for what makes the loss NaN"
+                "finite (NaN or infinite): the model does not learn any more, and the run ends on all ranks. Resume "
+                "from a checkpoint before them with a lower learning rate, or find out what makes the loss NaN"
             )
 
 
+def warning(step: int, agreed: Agreed, choice: OnNonfinite, so_far: int) -> str:
+    """The warning about a step. `so_far` is the number of such steps in the run."""
+    what = "it was skipped on all ranks" if choice == "skip" else "it was applied"
+    return (
+        f"step {step}: {whose(agreed)} not finite (NaN or infinite); {what} "
+        f"(on_nonfinite={choice!r}, such steps so far: {so_far:,})"
+    )
+
+
 def whose(agreed: Agreed) -> str:
-    """Ranks with such a loss are not named once more for the gradient that it makes."""
+    """Names the ranks with a loss or gradient that is not finite, each rank once."""
     gradients = [rank for rank in agreed.bad_gradient if rank not in agreed.bad_loss]
     named = (("loss", agreed.bad_loss), ("gradient", gradients))
     found = [f"the {what} of {_ranks(ranks)}" for what, ranks in named if ranks]

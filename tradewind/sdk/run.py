@@ -1,13 +1,13 @@
-"""A training run that lives through changes of the world.
+"""A training run that continues when the world changes.
 
     run = tradewind.Run(model, optimizer, dataset, batch=48, steps=1000)
     for batch in run:
         loss = loss_fn(model(batch[0]), batch[1])
         run.backward(loss)
 
-Between two turns of the loop the gradients of all ranks are summed, the optimizer steps, and, if the world has changed,
-this trainer goes over to the new one. The loop sees nothing of it, but for one thing: after a loss, or with
-`max_share`, it may be handed more samples of the same step.
+Between two iterations of the loop, the run all-reduces the gradients, steps the optimizer and, if the world changes,
+switches to the new world. The loop notices only one thing: after a loss of a worker, or with `max_share`, it gets
+several batches of the same step.
 """
 
 import contextlib
@@ -29,28 +29,30 @@ from tradewind.sdk.training_state.training_state import Stateful
 
 
 class Run:
-    """Iterate over it once: it yields the samples of each step that this rank has to compute.
+    """The training loop: an iterable that yields the samples that this rank computes. Iterate over it once.
 
-    model, optimizer   as for one process; parameters on one device. Ranks may start with different weights: those of
-                       rank 0, or of the newest checkpoint, become everybody's.
+    model, optimizer   as for one process; parameters on one device. Ranks may start with different weights: all ranks
+                       then take those of rank 0, or of the newest checkpoint.
     dataset            map-style: len() and [index].
-    batch              samples of all ranks together in one step. Neither it nor the order depends on the world.
-    steps              of the whole run.
-    seed               of the order of samples, and of the random numbers inside the loop.
+    batch              number of samples of all ranks together in one step. Neither the batch nor the order of samples
+                       depends on the world.
+    steps              number of steps of the whole run.
+    seed               seed of the order of samples, and of the random numbers inside the loop.
     scheduler          stepped after the optimizer, once for each step.
-    clip_norm          of the summed gradient, before the optimizer.
-    scaler             a torch.amp.GradScaler. run.backward scales the loss; the summed gradient is unscaled before it
-                       is clipped. A step that overflows is skipped by all ranks alike.
+    clip_norm          maximum norm of the all-reduced gradient, clipped before the optimizer steps.
+    scaler             a torch.amp.GradScaler. run.backward scales the loss; the all-reduced gradient is unscaled before
+                       it is clipped. All ranks skip the same steps that overflow.
     on_nonfinite       what all ranks do with a step in which a loss or gradient is NaN or infinite: "stop" ends the run
                        with an error that names rank and step, "skip" does not apply the step, "warn" applies it.
                        With a scaler, which skips such steps itself, it has no effect.
-    max_share          at most so many samples are handed out at once: a larger share comes in several turns of the
-                       loop, and their gradients are added up.
-    update             in place of clipping, optimizer.step() and scheduler.step(): called once for each step with the
-                       summed gradient in .grad. It must depend on that and on the state alone. With a scaler it calls
-                       scaler.step(optimizer); unscaling, and scaler.update(), are done for it.
-    state              whatever else must survive, by name: anything with state_dict() and load_state_dict().
-    checkpoints        a folder; every `checkpoint_every` steps one rank writes there. Used when everything is lost.
+    max_share          maximum number of samples in one batch: a larger share comes as several batches, and their
+                       gradients are added up.
+    update             replaces clipping, optimizer.step() and scheduler.step(): called once for each step with the
+                       all-reduced gradient in .grad. It may depend on the gradient and the state only. With a scaler,
+                       it calls scaler.step(optimizer); the run unscales and calls scaler.update().
+    state              other state that must survive, by name: any object with state_dict() and load_state_dict().
+    checkpoints        a folder; every `checkpoint_every` steps one rank writes there. The run resumes from there when
+                       all workers are lost.
     collate            as for a DataLoader.
     prefetch           read the next share ahead, in a thread; not for datasets that belong to one thread or draw from
                        the global random generators.
@@ -87,48 +89,51 @@ class Run:
 
     def __iter__(self) -> Iterator[Any]:
         if self._iterated:
-            raise RuntimeError("a run is iterated over once; to train further, make another one with more steps")
+            raise RuntimeError("a run can be iterated only once; to train further, make another run with more steps")
         self._iterated = True
         self._parts.worlds.begin()
         return self._parts.training.run()
 
     def backward(self, loss: Tensor) -> None:
-        """In place of loss.backward(): `loss` is the mean over the batch that was handed out last."""
+        """Replaces loss.backward(). `loss` is the mean over the batch that the loop got last."""
         self._parts.batches.backward(loss)
 
     @contextlib.contextmanager
     def paused(self, reason: str) -> Iterator[None]:
-        """Around what one rank does while the others wait: an evaluation, a download. `tradewind status` shows the
-        reason, and the wait has no limit as long as this process runs. Alone and under torchrun it does nothing."""
+        """A context for work of one rank while the others wait: an evaluation, a download.
+
+        `tradewind status` shows the reason. The other ranks wait without limit while this process runs. Alone and
+        under torchrun, it does nothing.
+        """
         with self._parts.trainer.paused(str(reason) or "paused"):
             yield
 
     def stop(self) -> None:
-        """Ends the run on all ranks after the step that is being computed. May be called on any rank, or on several.
+        """Ends the run on all ranks after the current step. Any rank may call it, or several.
 
-        The step is completed and applied, a last checkpoint is written if checkpoints are on, and the loop ends as
-        after the last step. Call run.backward(loss) for the batch at hand all the same, and do not break.
+        The run completes and applies the step and writes a last checkpoint, if checkpoints are on. Then the loop ends
+        as after the last step. Still call run.backward(loss) for the current batch, and do not break.
         """
         self._parts.ending.ask()
 
     @property
     def certificate(self) -> Certificate:
-        """What the run can prove about its samples so far."""
+        """Proof of which samples the run has used so far."""
         return self._parts.certificate
 
     @property
     def step(self) -> int:
-        """The step that is being computed, from 0."""
+        """The current step, counted from 0."""
         return self._parts.training.step
 
     @property
     def loss(self) -> float | None:
-        """The mean over all samples of the last step that was done, on all ranks."""
+        """The mean loss over the samples of all ranks in the last completed step."""
         return self._parts.exchange.loss
 
     @property
     def rank(self) -> int:
-        """In the present world; it may be another one in the next step."""
+        """This rank in the current world; it may change with each step."""
         world = self._world
         return world.rank if world is not None else 0
 
@@ -139,7 +144,7 @@ class Run:
 
     @property
     def generation(self) -> int:
-        """The number of the present world: it grows with each change; 0 before the first."""
+        """The number of the current world: it increases with each change; 0 before the first world."""
         world = self._world
         return world.generation if world is not None else 0
 

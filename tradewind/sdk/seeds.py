@@ -1,4 +1,4 @@
-"""Random numbers in a run are a function of its seed and of what is being computed: so none of them has to survive."""
+"""Seeds for random numbers: functions of the run's seed and the step, so no generator state must survive."""
 
 import hashlib
 import random
@@ -12,7 +12,7 @@ def seed_torch(device: torch.device, *parts: int) -> None:
 
 
 def seed_all(device: torch.device, *parts: int) -> None:
-    """The global generators of torch, Python, and numpy if the script uses it."""
+    """Seeds the global generators of torch, Python, and numpy if the script uses it."""
     mixed = stable_hash("step", *parts)
     _seed_torch(device, mixed)
     random.seed(mixed)
@@ -21,7 +21,7 @@ def seed_all(device: torch.device, *parts: int) -> None:
 
 
 def stable_hash(*parts: int | str) -> int:
-    """63 bits that are the same in every process, on every platform and with every version of Python."""
+    """A hash of 63 bits, the same in every process, on every platform and with every version of Python."""
     digest = hashlib.blake2b(" ".join(map(str, parts)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 

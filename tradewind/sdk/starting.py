@@ -1,7 +1,7 @@
 """The first world of a run: all ranks agree on one state before the first step.
 
-That is the newest checkpoint that any of them can read, or else what rank 0 begins with. Nobody trains yet, so it is
-simply sent to all.
+It is the newest checkpoint that any rank can read, otherwise the state of rank 0. No rank trains yet, so one rank
+broadcasts it.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ class Starting:
     def __init__(
         self, state: TrainingState, certificate: Certificate, saving: Saving | None, warning: str | None = None
     ) -> None:
-        """`warning`: about the script, for one rank to say."""
+        """`warning` is about the script; one rank prints it."""
         self._state = state
         self._warning = warning
         self._rates = state.rates()
@@ -31,7 +31,7 @@ class Starting:
         self._is_source = False
 
     def agree(self, collectives: Collectives, world: World) -> int | None:
-        """The step to begin with; None if the world broke."""
+        """Returns the first step; None if the world broke."""
         newest = torch.zeros(world.size, dtype=torch.int64)
         newest[world.rank] = self._restore()
         if not collectives.all_reduce_max(newest):
@@ -43,9 +43,9 @@ class Starting:
         return int(newest[source])
 
     def tell(self, first: int, steps: int) -> None:
-        """For whoever reads along. The first of those who have the checkpoint speaks: it knows the folder."""
+        """Prints where the run starts, on the first rank that has the checkpoint: it knows the folder."""
         if self._saving is not None and self._is_source and first > 0:
-            say(going_on(first, steps, self._saving.folder))
+            say(resuming(first, steps, self._saving.folder))
             remark = about_learning_rate(self._rates, self._state.rates())
             if remark is not None and first < steps:
                 say(remark)
@@ -53,7 +53,7 @@ class Starting:
             say(self._warning)
 
     def _restore(self) -> int:
-        self._certificate.take_over(Certificate())  # a start that broke may have begun it
+        self._certificate.take_over(Certificate())  # a broken start may have filled it
         restored = self._saving.restore(self._state.restore) if self._saving is not None else None
         if restored is None:
             return 0
@@ -80,8 +80,8 @@ class Starting:
         return bytearray(self._state.header()), bytearray(self._state.copy_shard(0, 1, staging))
 
 
-def going_on(first: int, steps: int, folder: Path) -> str:
+def resuming(first: int, steps: int, folder: Path) -> str:
     if first < steps:
-        return f"going on from step {first} (checkpoint in {folder})"
+        return f"resuming at step {first} (checkpoint in {folder})"
     has = f"{steps} step" + ("" if steps == 1 else "s")
-    return f"the checkpoint in {folder} is at step {first}, and the run has {has}: nothing is left to do"
+    return f"the checkpoint in {folder} is at step {first} and the run has {has}: nothing to do"

@@ -1,7 +1,7 @@
-"""When a run ends: after its last step, or after the step in which the script asks for it on any rank.
+"""The end of a run: after its last step, or after the step in which the script on any rank requests it.
 
-The request is a flag in the control words of a step, so all ranks end after the same one. It stays raised until a step
-carries it: if the all-reduce breaks, the step is computed again and carries it then.
+The request is a flag in the control words of a step, so all ranks end after the same step. If the all-reduce breaks,
+the flag stays set and goes with the next all-reduce.
 """
 
 import atexit
@@ -17,23 +17,27 @@ from typing import Final
 from tradewind.sdk.diagnostics import say
 
 _LEFT: Final = (
-    "the loop was left in step {step}, before its last one: other ranks may still wait for this one, and no checkpoint "
-    "is written. To end a run early call run.stop() instead of break: all ranks end after the same step"
+    "the script left the loop in step {step}, before the last step: other ranks may still wait for this one, and no "
+    "checkpoint is written. To end a run early, call run.stop() instead of break: all ranks end after the same step"
 )
+
+
+def ends_early(done: int) -> str:
+    return f"the run ends after step {done - 1}, as its script requested; steps done: {done}"
 
 
 class Ending:
     def __init__(self, steps: int) -> None:
         self.planned = steps
         self.asked = False
-        """This rank's script wants the run to end."""
+        """True once this rank's script requests the end of the run."""
 
     def ask(self) -> None:
         self.asked = True
 
 
 def remark_on_leaving(step: int) -> None:
-    """Says at the end of the process how to leave a loop, unless an error has ended it: then that is what counts."""
+    """Prints at the end of the process how to leave a loop early, unless an error ends the process."""
     atexit.register(_remark, step)
 
 
@@ -43,10 +47,10 @@ def _remark(step: int) -> None:
 
 
 class Parting:
-    """Saves the state of a trainer that is told to end when its world is over: it may be the last that has the state.
+    """Saves the state of a trainer that gets SIGTERM when its world is over: it may be the last one with the state.
 
-    So a job that is paused or stopped resumes later where it was. A trainer that is told to end while its world lives,
-    or whose script has a handler of its own, ends as without this.
+    So a paused or stopped job can resume where it was. SIGTERM acts as usual while the world is alive, or if the script
+    has its own handler.
     """
 
     def __init__(self, is_over: Callable[[], bool]) -> None:
@@ -59,12 +63,12 @@ class Parting:
 
     @property
     def is_asked(self) -> bool:
-        """It was asked to end, and the world is over: nothing more is worth computing."""
+        """True after SIGTERM in a world that is over: there is nothing left to compute."""
         return self._asked is not None
 
     @contextlib.contextmanager
     def saves(self, save: Callable[[], None]) -> Iterator[None]:
-        """Inside, whoever is told to end calls `save` first: the thread of the handler is the one that waits here."""
+        """A context in which SIGTERM calls `save` first. Python runs the handler in the thread that waits here."""
         self._save = save
         try:
             if self._asked is not None:
@@ -75,7 +79,7 @@ class Parting:
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if self._save is None and self._is_over():
-            self._asked = number  # in the middle of a step that counts no more: it is not far from waiting
+            self._asked = number  # the training thread saves when it next waits for a world, which is soon
         else:
             self._end(number)
 

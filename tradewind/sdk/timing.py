@@ -1,9 +1,8 @@
-"""Where the time of this rank's steps goes, and how long one may wait for the others before that is reported.
+"""Measurements of this rank's steps, and the time that it waits for the others before it reports the wait.
 
-The meter reads the clock twice in a step, beside the one reading that every step has anyway. A step lasts from the end
-of the all-reduce before it to the end of its own. Only steps that nothing disturbed count: the first of a process
-compiles and allocates, and one that lived through a change of the world waited for other reasons. What is told are
-means, not increments: one report tells as much as all of them.
+A step lasts from the end of the previous all-reduce to the end of its own. Only undisturbed steps count: the first step
+of a process compiles and allocates, and a step with a change of the world waits for other reasons. Reports have means,
+not increments: a lost report loses nothing.
 """
 
 import statistics
@@ -15,15 +14,15 @@ from typing import Final
 
 _HALF_LIFE_S: Final = 30.0
 _HALF_LIFE_STEPS: Final = 20.0
-"""A step counts half as much after so much time, but not after fewer steps."""
+"""Time and number of steps after which a step has half its weight in the means; the later of both counts."""
 _LAST: Final = 1000
-"""Number of recent steps among which the longest is kept: evaluations come every few hundred."""
+"""Number of recent steps among which the longest is reported: evaluations come every few hundred."""
 LEAST_S: Final = 0.25
 UNKNOWN_S: Final = 30.0
 _STEPS: Final = 2.5
 _MEASURED: Final = 16
 _KNOWN_AFTER: Final = 4
-_CALM_STEPS: Final = 100
+_QUIET_STEPS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +30,13 @@ class Lap:
     """One step of one rank."""
 
     seconds: float
-    """All of it: what was neither computed nor waited for is the optimizer's update, and the reading of samples."""
+    """Seconds of the whole step; the optimizer's update and reading samples take the rest of it."""
     computed_s: float
-    """From the batch handed out to its gradients being there."""
+    """Seconds from the batch to its gradients."""
     waited_s: float
-    """In the all-reduce: for other ranks, and for the network."""
+    """Seconds in the all-reduce, for other ranks and for the network."""
     is_whole: bool
-    """Nothing disturbed it."""
+    """True if nothing disturbed the step."""
 
 
 class Meter:
@@ -49,12 +48,12 @@ class Meter:
         self._is_whole = False
 
     def begin(self) -> None:
-        """The next step is the first of its kind."""
+        """Begins to measure; the first step does not count."""
         self._began_s = self._clock_s()
         self.disturb()
 
     def disturb(self) -> None:
-        """The present step is not like others."""
+        """Marks the current step as disturbed."""
         self._batch_s = None
         self._is_whole = False
 
@@ -76,28 +75,28 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """Of one step of late."""
+    """Means of recent steps."""
 
     steps: int = 0
-    """How many there were, all in all."""
+    """Number of all measured steps."""
     samples: float = 0.0
     seconds: float = 0.0
     computed_s: float = 0.0
     waited_s: float = 0.0
     longest_s: float = 0.0
-    """The longest of the last steps, also of those that something disturbed."""
+    """The longest of the last steps, disturbed steps included."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepSize:
-    """What is the same in every step."""
+    """Sizes that are the same in every step."""
 
     gradient_bytes: int
     global_batch: int
 
 
 class Recent:
-    """What undisturbed steps were like of late, and the longest of all."""
+    """Running means of recent undisturbed steps, and the longest of all recent steps."""
 
     def __init__(self) -> None:
         self._steps = 0
@@ -132,17 +131,17 @@ class Recent:
 
 
 class Patience:
-    """How long a rank waits in a collective before it reports that it does.
+    """The time that a rank waits in a collective before it reports the wait.
 
-    A silent peer breaks no connection. Steps of a run take alike long, so a wait of several steps is a sign. It is no
-    proof: the master asks where all ranks are. If all of them wait in the same collective, the world is halted and
-    repaired, and patience grows, since the collective itself may have become slower.
+    A silent peer breaks no connection. Steps of a run take similar times, so a wait of several steps is a sign, but no
+    proof: the master locates all ranks. If all of them wait in the same collective, it halts and repairs the world, and
+    the limit grows, since the collective itself may have become slower.
     """
 
     def __init__(self) -> None:
         self._steps_s: deque[float] = deque(maxlen=_MEASURED)
         self._factor = 1.0
-        self._calm = 0
+        self._quiet = 0
 
     @property
     def limit_s(self) -> float:
@@ -152,16 +151,16 @@ class Patience:
 
     @property
     def step_s(self) -> float:
-        """Median seconds of the last steps; 0 before enough were measured. Any thread may ask."""
+        """Median seconds of the last steps; 0 before enough were measured. Any thread may read it."""
         return statistics.median(self._steps_s) if len(self._steps_s) >= _KNOWN_AFTER else 0.0
 
     def took(self, step_s: float) -> None:
         self._steps_s.append(step_s)
-        self._calm += 1
-        if self._calm >= _CALM_STEPS:
+        self._quiet += 1
+        if self._quiet >= _QUIET_STEPS:
             self._factor = 1.0
 
     def was_wrong(self) -> None:
-        """All were there: the next wait may last twice as long before it is reported."""
+        """Doubles the limit, because no rank was missing."""
         self._factor = min(self._factor * 2, 64.0)
-        self._calm = 0
+        self._quiet = 0

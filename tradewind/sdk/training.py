@@ -1,6 +1,6 @@
-"""The training thread: computes a step, exchanges it, and enters the next world when the present one is dead.
+"""The training thread: computes a step, exchanges it, and enters the next world when the current one is dead.
 
-The order of what it does is in `tradewind/sdk/trainer/sequence.py`; here is how each of it is done.
+`tradewind/sdk/trainer/sequence.py` decides the order of the acts; this module performs each act.
 """
 
 import time
@@ -19,7 +19,7 @@ from tradewind.sdk.errors import NonfiniteStep, PeerLost
 from tradewind.sdk.exchange import Contribution, Exchange, Reduced
 from tradewind.sdk.joining import Joining
 from tradewind.sdk.starting import Starting
-from tradewind.sdk.stopping import Ending, Parting, remark_on_leaving
+from tradewind.sdk.stopping import Ending, Parting, ends_early, remark_on_leaving
 from tradewind.sdk.timing import Lap
 from tradewind.sdk.trainer.sequence import Act, Came, acts, advance, is_over
 from tradewind.sdk.trainer.shares import without
@@ -34,12 +34,12 @@ class Entrances:
     starting: Starting
     joining: Joining
     watched: bool
-    """A worker-agent is there: the world may change."""
+    """True under a worker-agent: the world may change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What outlives a step: reports to the agent, checkpoints, and the certificate."""
+    """Records of the steps: reports to the agent, checkpoints, and the certificate."""
 
     reports: Reports
     saving: Saving | None
@@ -67,30 +67,30 @@ class Training:
         self._parting = Parting(trainer.is_halted)
         self._closing_since_s: float | None = None
         self._share: Ranges = ()
-        """What is left to compute of this rank's share."""
+        """The part of this rank's share that is not yet computed."""
 
     @property
     def step(self) -> int:
         return self._trainer.done
 
     def run(self) -> Generator[Any, None, None]:
-        """Yields the batches that this rank has to compute, until all steps are done."""
+        """Yields the batches that this rank computes, until all steps are done."""
         with self._exchange.guarded_optimizer():
             order = acts(self._trainer.read, self._todo)
             try:
                 act = next(order, None)
                 while act is not None:
                     if act is Act.COMPUTE:
-                        yield from self._batches.hand_out(self.step, self._share, self._present_world().rank)
+                        yield from self._batches.hand_out(self.step, self._share, self._current_world().rank)
                         came = None
                     else:
                         came = self._perform(act)
                     act = advance(order, came)
             except GeneratorExit:
-                if self._entrances.watched or self._present_world().size > 1:
+                if self._entrances.watched or self._current_world().size > 1:
                     remark_on_leaving(self.step)
                 raise
-        self._trainer.finish(self._records.certificate.told())
+        self._trainer.finish(self._records.certificate.reported())
 
     def _todo(self) -> Ranges:
         parts = self._parting.is_asked
@@ -178,10 +178,10 @@ class Training:
 
     def _end(self) -> None:
         self._records.reports.close()
-        if not self._present_world().is_first:
+        if not self._current_world().is_first:
             return
         if self._trainer.steps < self._ending.planned:
-            say(f"the run ends after step {self.step - 1}, as its script asked; steps done: {self.step}")
+            say(ends_early(self.step))
         if self._records.saving is not None:
             self._records.saving.save_now(self.step)
 
@@ -190,12 +190,12 @@ class Training:
     def _await_world(self) -> None:
         trainer, tools = self._trainer, self._instruments
         if not self._entrances.watched and trainer.world is not None:
-            raise PeerLost("Connection closed by peer: a rank of this world is gone")
+            raise PeerLost("Connection closed by peer: this world lost a rank")
         tools.meter.disturb()
         before = trainer.world
         with self._parting.saves(self._save_last):
             assign = trainer.await_world()
-        world = self._present_world()
+        world = self._current_world()
         tools.trace("entered", world.rank, world.generation, trainer.done, entry=assign.entry)
         tools.faults("repair" if assign.entry == "repair" else "join_entered", world.rank, trainer.done)
         is_repaired = assign.entry != "start" and world.is_active
@@ -203,11 +203,11 @@ class Training:
             tools.patience.was_wrong()
 
     def _hand_on(self) -> Came:
-        before, assign = self.step, self._present_world().assign
+        before, assign = self.step, self._current_world().assign
         if not self._exchange.hand_on(assign):
             return Came.DEAD
         if self.step > before:
-            self._save(assign.resume - 1, self._present_world())
+            self._save(assign.resume - 1, self._current_world())
         return Came.SAME
 
     def _start(self) -> None:
@@ -218,7 +218,7 @@ class Training:
             self._instruments.meter.begin()
 
     def _report_switch(self) -> None:
-        tools, world = self._instruments, self._present_world()
+        tools, world = self._instruments, self._current_world()
         tools.meter.disturb()
         tools.trace("switched", world.rank, world.generation, self._trainer.done)
         self._trainer.report()
@@ -226,9 +226,9 @@ class Training:
         self._exchange.publish()
 
     def _save(self, step: int, before: World) -> None:
-        """The rank that was the first may still have a checkpoint of the step before, also if it leaves with this."""
+        """Saves on the first rank before or after a switch: the former one may still have a checkpoint to write."""
         saving = self._records.saving
-        if saving is not None and (before.is_first or self._present_world().is_first):
+        if saving is not None and (before.is_first or self._current_world().is_first):
             saving.committed(step)
 
     def _save_last(self) -> None:
@@ -236,7 +236,7 @@ class Training:
         if saving is not None and world is not None and world.is_first and self.step > 0:
             saving.save_now(self.step)
 
-    def _present_world(self) -> World:
+    def _current_world(self) -> World:
         world = self._trainer.world
         assert world is not None
         return world

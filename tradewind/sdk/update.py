@@ -1,7 +1,7 @@
-"""How the all-reduced gradients of a step change the state: clip, step the optimizer, step the scheduler.
+"""Applies the all-reduced gradients of a step to the state: clip, step the optimizer, step the scheduler.
 
-The change depends on the gradients, the state and the step alone. So ranks that apply the same steps stay the same to
-the last bit, and a joining rank becomes the same by applying the steps that it has recorded.
+The result depends only on the gradients, the state and the step. So ranks that apply the same steps have the same state
+to the last bit, and a joining rank gets the same state by applying the recorded steps.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,24 +31,24 @@ class Applier:
         *,
         is_own: bool,
     ) -> None:
-        """`is_own`: the script's own update, which may draw from any generator. An optimizer draws from torch's."""
+        """`is_own` is True for the script's own update, which may use any random generator; optimizers use torch's."""
         self._buckets = buckets
         self._optimizer = optimizer
         self._update = update
         self._nonfinite = nonfinite
         self._applies = False
         self.loss: float | None = None
-        """The loss of the step that was applied last, or is being applied: the script's own update may look at it."""
+        """The loss of the step that was applied last, or is being applied: the script's own update may read it."""
         self._seed = seed
         self._reseed = seed_all if is_own else seed_torch
 
     @property
     def checks_gradients(self) -> bool:
-        """Whether each rank has to say if its own gradient is finite. A gradient scaler finds that out by itself."""
+        """True if each rank checks that its own gradient is finite; a gradient scaler checks this itself."""
         return not self._nonfinite.scaled
 
     def __call__(self, step: int, agreed: Agreed) -> None:
-        """Applies the step, or skips it if a loss or gradient of it is not finite and such steps are skipped."""
+        """Applies the step, or skips it if on_nonfinite requires that."""
         self.loss = agreed.loss
         if self._nonfinite.admits(step, agreed):
             self._apply(step)
@@ -66,12 +66,12 @@ class Applier:
             self._nonfinite.scaler_stepped(step, skipped=self._update.skipped)
 
     def warn(self, step: int, agreed: Agreed) -> None:
-        """Says that a step was not finite."""
         self._nonfinite.warn(step, agreed)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Nobody else steps the optimizer: a rank's own gradients would make of each rank another model."""
+        """A context in which only the run steps the optimizer: a step with a rank's own gradients would make models
+        differ."""
         hook = self._optimizer.register_step_pre_hook(self._refuse)
         try:
             yield
@@ -81,13 +81,13 @@ class Applier:
     def _refuse(self, *_: object) -> None:
         if not self._applies:
             raise RuntimeError(
-                "the run steps the optimizer itself, when the gradients of all ranks are summed: take optimizer.step() "
-                "out of the loop (what else has to be done with the gradients belongs into update=)"
+                "the run steps the optimizer itself, after the all-reduce of the gradients: remove optimizer.step() "
+                "from the loop (use update= for other operations on the gradients)"
             )
 
 
 class Update:
-    """Clips, steps the optimizer and then the scheduler: what a run does unless the script has an update of its own."""
+    """The default update: clips, steps the optimizer and then the scheduler."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Update:
         self._scheduler = scheduler
         self._clip_norm = clip_norm
         self._scaler = scaler
-        # A scaler unscales what the optimizer has, and nothing else.
+        # A scaler unscales only the optimizer's parameters.
         self._clipped = buckets.parameters if scaler is None else optimizer_state.parameters(optimizer)
 
     def __call__(self) -> None:
@@ -116,9 +116,10 @@ class Update:
 
 
 class Scaled:
-    """An update of gradients that were computed from a scaled loss.
+    """An update with gradients of a scaled loss.
 
-    It stands for its scaler in the training state, to know when another scale is loaded."""
+    It replaces its scaler in the training state, so that it notices when another scale is loaded.
+    """
 
     def __init__(self, update: Callable[[], None], scaler: GradScaler, optimizer: Optimizer, buckets: Buckets) -> None:
         self._update = update
@@ -126,12 +127,12 @@ class Scaled:
         self._optimizer = optimizer
         self._one = torch.ones((), device=buckets.device)
         self._scale: float | None = None
-        """The scale after the last step. Reading it waits for the device, so it is read once in a step."""
+        """The scale after the last step. Reading it waits for the device, so each step reads it once."""
         self.skipped = False
-        """The scaler found an overflow in the last step and left it out."""
+        """True if the scaler found an overflow in the last step and skipped it."""
 
     def __call__(self) -> None:
-        self._scaler.scale(self._one)  # it has no scale before it was asked for one, as by a rank without samples
+        self._scaler.scale(self._one)  # a scaler has no scale before its first call; a rank without samples made none
         before = self._scaler.get_scale() if self._scale is None else self._scale
         self._scaler.unscale_(self._optimizer)
         self._update()

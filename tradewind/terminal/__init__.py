@@ -1,1 +1,1 @@
-"""What people see on a terminal: lines, numbers, tables, and work in the foreground."""
+"""Terminal output: lines, numbers, tables, and work in the foreground."""

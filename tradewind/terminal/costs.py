@@ -33,11 +33,11 @@ def cost_lines(view: CostView) -> Iterator[str]:
         yield output.labelled("budget", f"{output.usd(view.budget_micro_usd)} in all{_paused(view)}")
     if view.unpriced_node_s:
         time = output.duration(view.unpriced_node_s)
-        yield output.labelled("unpriced", f"{time} of machines whose price is not known count as free")
+        yield output.labelled("unpriced", f"{time} of machines without a known price count as free")
 
 
 def _paused(view: CostView) -> str:
-    return f"; it is paused: {view.paused}" if view.paused else ""
+    return f"; paused: {view.paused}" if view.paused else ""
 
 
 def _parts(view: CostView) -> str:
@@ -46,7 +46,7 @@ def _parts(view: CostView) -> str:
         return hours
     sent_gib = sum(line.sent_bytes for line in view.egress) / BYTES_PER_GIB
     nodes, egress = output.usd(view.nodes_micro_usd), output.usd(view.egress_micro_usd)
-    return f"{nodes} for {hours} and about {egress} for {sent_gib:.1f} GiB that left a zone"
+    return f"{nodes} for {hours} and about {egress} for {sent_gib:.1f} GiB of egress"
 
 
 def _steps(view: CostView) -> str:
@@ -57,32 +57,32 @@ def _steps(view: CostView) -> str:
 
 
 def _wasted(view: CostView) -> str:
-    wasted = sum(view.by_doing.get(doing, 0) for doing in WASTES)
-    parts = ", ".join(f"{output.usd_text(view.by_doing.get(doing, 0))} {doing}" for doing in WASTES)
+    wasted = sum(view.by_activity.get(activity, 0) for activity in WASTES)
+    parts = ", ".join(f"{output.usd_text(view.by_activity.get(activity, 0))} {activity}" for activity in WASTES)
     return f"{output.usd(wasted)}, {wasted / view.nodes_micro_usd:.1%} of the machines' cost: {parts}"
 
 
 def _on_demand(view: CostView) -> str:
     saved = 1 - view.nodes_micro_usd / view.on_demand_micro_usd if view.on_demand_micro_usd else 0.0
-    outcome = f"{saved:.0%} saved on machines" if saved >= 0 else f"{-saved:.0%} more was paid"
+    outcome = f"{saved:.0%} saved on machines" if saved >= 0 else f"{-saved:.0%} more paid"
     return f"{output.usd(view.on_demand_micro_usd)} for the same machines: {outcome}"
 
 
 def _forecast(view: CostView) -> str:
-    foretold = view.forecast
-    if foretold is None:
-        return "none before the first step" if not view.steps else "not without the number of steps: --steps N"
-    if not foretold.remaining_steps:
-        return f"all {foretold.steps:,} steps are done"
-    if not foretold.remaining_micro_usd:
-        return f"{output.count(foretold.remaining_steps, 'step')} of {foretold.steps:,} are left, and cost nothing here"
-    time = f" in about {output.duration(foretold.remaining_s)}" if foretold.remaining_s is not None else ""
-    more = output.usd(foretold.remaining_micro_usd)
-    return f"{output.usd(foretold.micro_usd)} when {foretold.steps:,} steps are done: {more} more{time}"
+    forecast = view.forecast
+    if forecast is None:
+        return "none before the first step" if not view.steps else "needs the number of steps: --steps N"
+    if not forecast.remaining_steps:
+        return f"all {forecast.steps:,} steps are done"
+    if not forecast.remaining_micro_usd:
+        return f"{output.count(forecast.remaining_steps, 'step')} of {forecast.steps:,} remain, at no cost"
+    time = f" in about {output.duration(forecast.remaining_s)}" if forecast.remaining_s is not None else ""
+    more = output.usd(forecast.remaining_micro_usd)
+    return f"{output.usd(forecast.micro_usd)} when {forecast.steps:,} steps are done: {more} more{time}"
 
 
 def cost_table(lines: Sequence[CostLine]) -> Table:
-    """Each kind of machine in each zone, the dearest first."""
+    """The table of costs by machine and zone, the highest first."""
     columns = ("ZONE", "GPU", "MACHINE", "BOUGHT", ">NODE-HOURS", ">USD", ">OF USE")
     return tables.table(columns, (_row(line) for line in sorted(lines, key=lambda line: -line.micro_usd)))
 

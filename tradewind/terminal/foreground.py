@@ -1,4 +1,4 @@
-"""Work in the foreground: until it is done, or a person interrupts it."""
+"""Runs work until it is done or a person interrupts it."""
 
 import asyncio
 import os
@@ -12,18 +12,18 @@ SIGNAL_CODES = 128
 
 
 def quiet_logs(level: str = "warning") -> None:
-    """People who use a command read its own lines; the logs of a role are for roles."""
+    """Limits the logs to a level: people read the command's own lines."""
     configure("command", environ={LEVEL_VARIABLE: level} | os.environ)
 
 
 async def at_once() -> None:
-    """There is nothing to be done before the work is cancelled."""
+    """Does nothing before the work is cancelled."""
 
 
 async def unless_stopped(
     work: Coroutine[Any, Any, int], stop: Stop, gently: Callable[[], Awaitable[None]] = at_once
 ) -> int:
-    """The work's result; or, when a stop is asked for: first `gently`, then the work is cancelled, and cleans up."""
+    """The work's result. On a request to stop, awaits `gently`, cancels the work and waits for its cleanup."""
     working = asyncio.create_task(work, name="work")
     stopping = asyncio.create_task(stop.wait(), name="stop")
     try:

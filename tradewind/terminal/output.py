@@ -1,4 +1,4 @@
-"""Lines, numbers and durations as the commands print them, also with text that somebody else chose."""
+"""Lines, numbers and durations as the commands print them. Text from outside is made safe to show."""
 
 import os
 import sys
@@ -14,36 +14,38 @@ from messages.measured import MeasuredProfile
 from runtime.errors import UserError
 from runtime.plain_text import plain, plain_lines, script_line
 
+CLOSED = "The output was closed."
 NOTHING = "–"
-"""Stands where a value is missing."""
+"""Shown for a missing value."""
 CONTINUED = " " * 10
-"""Before each further line of a text, so that it is not taken for a line of ours."""
+"""Indents all lines of a text but the first, so that none looks like a line of Tradewind."""
 QUIET_KINDS = (EventKind.JOB_SUBMITTED, EventKind.WORKER_JOINED, EventKind.WORLD_DECIDED, EventKind.JOB_SUCCEEDED)
-"""Events that are not shown beside a script's output."""
+"""Kinds of events that are not shown beside a script's output."""
 BYTE_UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
-def show_line(line: LogLine) -> None:
-    show(script_line(line.rank, line.line), err=line.stderr)
+def show_line(line: LogLine, *, err: bool = False) -> None:
+    """Prints a rank's line on the stream that the rank used, or on standard error."""
+    show(script_line(line.rank, line.line), err=err or line.stderr)
 
 
 def show(text: str, *, err: bool = False) -> None:
-    """Prints to a reader that may go away, as with `| head`."""
+    """Prints a line. Raises `UserError` if the reader has closed the output, as `| head` does."""
     try:
         click.echo(text, err=err)
     except BrokenPipeError:
-        # Else the interpreter would complain once more at its end, when it flushes.
+        # Otherwise the interpreter reports the error again when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno() if err else sys.stdout.fileno())
-        raise UserError("The output was closed.") from None
+        raise UserError(CLOSED) from None
 
 
-def say(sentence: str) -> None:
-    """A line of Tradewind's own, apart from what the script prints."""
-    click.secho(f"tradewind: {plain(sentence)}", err=True, dim=True)
+def say(message: str) -> None:
+    """Prints a line of Tradewind on standard error, apart from the script's output."""
+    click.secho(f"tradewind: {plain(message)}", err=True, dim=True)
 
 
 def event_line(event: EventLine) -> str:
-    """A reason of several lines stands below its event, each line indented: only an event begins with its time."""
+    """The event with its time and reason. A reason of several lines follows below, indented."""
     head = f"{time.strftime('%H:%M:%S', time.localtime(event.at))}  {plain(event.text)}"
     if not event.why:
         return head
@@ -52,7 +54,7 @@ def event_line(event: EventLine) -> str:
 
 
 def tell_event(event: EventLine) -> None:
-    """Beside a script's output: short, and not all. The last lines of a script that failed come with the job's end."""
+    """Prints an important event beside a script's output. Only `job_failed` shows all lines of its reason."""
     if event.kind in QUIET_KINDS:
         return
     match event.kind:
@@ -72,8 +74,9 @@ def echo_json(value: object) -> None:
     show(msgspec.json.encode(value).decode())
 
 
-def next_command(command: str) -> str:
-    return f"Next: {command}"
+def hint(command: str) -> None:
+    """Names a useful next command on standard error."""
+    click.echo(f"Next: {command}", err=True)
 
 
 def usd_text(micro_usd: int, decimals: int = 4) -> str:
@@ -87,7 +90,7 @@ def usd(micro_usd: int) -> str:
 
 
 def labelled(name: str, text: str) -> str:
-    """A line of a list of facts, below what they are about."""
+    """An indented line of a list of facts."""
     return f"  {name:<12} {text}"
 
 
@@ -115,7 +118,7 @@ def first_line(text: str) -> str:
 
 
 def continued(text: str) -> str:
-    """All lines, those after the first indented."""
+    """All lines of the text; those after the first are indented."""
     return f"\n{CONTINUED}".join(plain_lines(text))
 
 

@@ -1,4 +1,4 @@
-"""Tables, and the terminal that they are drawn on."""
+"""Tables, and the console that prints them."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,7 +13,7 @@ from tradewind.terminal import output
 
 WIDE = 1000
 UNREAD = "unread"
-"""Instead of a phase, where there is a record that the master could not make sense of."""
+"""Shown as the phase of a job whose record the master cannot read."""
 PHASE_STYLES = {
     "running": "green",
     "succeeded": "bold green",
@@ -28,13 +28,13 @@ PHASE_STYLES = {
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Where the output is no terminal, lines are neither folded nor cut: somebody may search them."""
+    """The console. If the output is not a terminal, lines are neither folded nor cut, so that they can be searched."""
     made = Console(stderr=stderr, highlight=False, soft_wrap=False)
     return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=WIDE)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
-    """A column whose name begins with `>` is aligned to the right; only WHY is folded."""
+    """A table. A column whose name begins with `>` is aligned to the right; only WHY is folded."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
         align: JustifyMethod = "right" if column.startswith(">") else "left"
@@ -77,5 +77,5 @@ def ranks_text(ranks: Sequence[int]) -> str:
 
 
 def loss_text(view: JobView | WorkerView) -> str:
-    """Never an older one that was finite."""
+    """The newest loss, also if it is not finite."""
     return "nan" if view.loss_nonfinite else output.number(view.loss)

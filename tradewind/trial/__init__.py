@@ -1,4 +1,4 @@
-"""The trial on Google: checks of what only Google can show, each with one line that says what was found.
+"""The trial on Google: checks that only Google can answer. Each prints one line with its result.
 
-`deploy/gke-trial.sh` runs it, bounds its time and cleans up after it.
+`deploy/gke-trial.sh` runs the trial, limits its time and cleans up after it.
 """

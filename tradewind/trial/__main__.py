@@ -1,4 +1,4 @@
-"""`python -m tradewind.trial`, as `deploy/gke-trial.sh` calls it."""
+"""The program `python -m tradewind.trial`, which `deploy/gke-trial.sh` runs."""
 
 import argparse
 import asyncio
@@ -51,7 +51,9 @@ async def _main(given: argparse.Namespace) -> int:
         async with connected(os.environ) as api:
             fleet = read_fleet(given.fleet)
             if not isinstance(fleet, GkeFleet):
-                raise UserError(f"Fleet {fleet.name} is not in GKE alone.", "give a fleet file with `cloud.kind: gke`")
+                raise UserError(
+                    f"The fleet {fleet.name} is not in GKE alone.", "give a fleet file with `cloud.kind: gke`"
+                )
             spec = read_job(given.job)
             capacity = spec.capacity
             if capacity is not None:
@@ -70,14 +72,17 @@ async def _main(given: argparse.Namespace) -> int:
                 return await checklist.clean_up(trial, say)
             await _reached(trial)
             worst_usd = worst_case_usd(trial, given.minutes)
-            say(f"at most {worst_usd:.2f} USD in {given.minutes:g} minutes; the limit is {given.max_usd:g} USD")
+            say(f"worst case: {worst_usd:.2f} USD in {given.minutes:g} minutes; limit: {given.max_usd:g} USD")
             if worst_usd > given.max_usd:
-                raise UserError("This could cost more than the limit.", "give fewer --minutes, or a higher --max-usd")
+                raise UserError(
+                    f"The worst case of {worst_usd:.2f} USD is above the limit of {given.max_usd:g} USD.",
+                    "give fewer --minutes or a higher --max-usd",
+                )
             return await checklist.run_all(trial, given.only or checklist.CHECKS, given.max_usd, say)
 
 
 async def _reached(trial: Trial) -> None:
-    """Raises `TradewindError` if Google or the master cannot be asked at all."""
+    """Check that Google and the master can be reached. Raises `TradewindError`."""
     if not await trial.gcloud.account():
         raise UserError("No account is logged in to gcloud.", "run `gcloud auth login`")
     await trial.api.health()
@@ -103,7 +108,7 @@ def _opened(log: Path) -> TextIO:
     try:
         return log.open("a", encoding="utf-8")
     except OSError as error:
-        raise UserError(f"The log {log} cannot be written: {error.strerror}.", "name another with --log") from None
+        raise UserError(f"cannot write the log {log}: {error.strerror}.", "give another file with --log") from None
 
 
 def _usd(text: str) -> float:

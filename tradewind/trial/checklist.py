@@ -1,4 +1,4 @@
-"""The checks in their order, and the run through them: one line each, and no more money than allowed."""
+"""The checks in their order, and a run of them that prints one line for each and stops at the spending limit."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
@@ -25,14 +25,19 @@ CHECKS: Mapping[str, Check] = {
     "ledger": money_checks.ledger,
 }
 FREE = frozenset({"services", "quotas", "node-account", "leftovers", "ledger"})
-"""Checks that start no machine: they run also when the money is spent."""
+"""Checks that start no machine: they run even if the money is spent."""
+
+CLEANUP_FAILED = "CLEANUP FAILED"
+CLEANED_UP = (
+    "The job is stopped and the probes are deleted. The clusters stay and cost money: docs/gke.md, Take it down."
+)
 
 EXIT_FAILED = 1
 EXIT_SPENT = 3
 
 
 async def run_all(trial: Trial, names: Collection[str], max_usd: float, say: Say) -> int:
-    """The exit code: 0 if nothing failed, 1 if a check failed, 3 if the money was spent before the end."""
+    """Run the checks. Returns 0 if none failed, 1 if a check failed, 3 if the money was spent before the end."""
     verdicts: list[Verdict] = []
     is_spent = False
     for name, check in CHECKS.items():
@@ -40,7 +45,7 @@ async def run_all(trial: Trial, names: Collection[str], max_usd: float, say: Say
             continue
         is_spent = is_spent or (await _spent_usd(trial) or 0.0) >= max_usd
         if is_spent and name not in FREE:
-            verdict = skipped(f"{max_usd:g} USD are spent")
+            verdict = skipped(money_is_spent(max_usd))
         else:
             verdict = await _judged(trial, check)
         verdicts.append(verdict)
@@ -54,7 +59,7 @@ async def run_all(trial: Trial, names: Collection[str], max_usd: float, say: Say
 
 
 async def clean_up(trial: Trial, say: Say) -> int:
-    """Stops the job and deletes the probes; clusters stay, and cost."""
+    """Stop the job and delete the probes. The clusters stay and cost money."""
     problems: list[str] = []
     for step in (money_checks.stop, refusal_checks.take_down_probes):
         try:
@@ -62,17 +67,21 @@ async def clean_up(trial: Trial, say: Say) -> int:
         except (TradewindError, WouldChange) as error:
             problems.append(str(error))
     if problems:
-        say(f"CLEANUP FAILED: {'; '.join(problems)}")
+        say(f"{CLEANUP_FAILED}: {'; '.join(problems)}")
         return EXIT_FAILED
-    say("The job is stopped and the probes are deleted. The clusters stay and cost money: docs/gke.md, Take it down.")
+    say(CLEANED_UP)
     return 0
+
+
+def money_is_spent(max_usd: float) -> str:
+    return f"the limit of {max_usd:g} USD is spent"
 
 
 async def _judged(trial: Trial, check: Check) -> Verdict:
     try:
         return await check(trial)
     except WouldChange as change:
-        return skipped(f"dry run: would run {change}")
+        return skipped(f"dry run; the next command would be: {change}")
     except UserError as error:
         return failed(" ".join(filter(None, (str(error), error.hint))))
     except TradewindError as error:
@@ -80,7 +89,7 @@ async def _judged(trial: Trial, check: Check) -> Verdict:
 
 
 async def _spent_usd(trial: Trial) -> float | None:
-    """None if the master does not answer; it stops the job at the limit by itself."""
+    """What the job has cost; None if the master does not answer. The master stops the job at the limit by itself."""
     try:
         return await money_checks.spent_usd(trial)
     except TradewindError:

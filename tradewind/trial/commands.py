@@ -1,4 +1,4 @@
-"""Commands of other programs, each bounded in time and written to the log with what it printed."""
+"""Commands of other programs. Each has a time limit; the log has the command and its output."""
 
 import asyncio
 import shlex
@@ -21,12 +21,12 @@ class Ran:
 
 
 class WouldChange(Exception):
-    """A dry run has come to the first command that changes something."""
+    """The dry run of a check has reached the first command that changes something."""
 
 
 class Commands(Protocol):
     async def __call__(self, *argv: str, within_s: float = READ_S) -> Ran:
-        """Runs the program. A program that is missing or too slow is an exit code, not an exception."""
+        """Run the program. A missing or slow program results in an exit code, not an exception."""
 
 
 class Programs:
@@ -49,7 +49,7 @@ async def _ran(argv: tuple[str, ...], within_s: float) -> Ran:
             *argv, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe
         )
     except OSError as error:
-        return Ran(NOT_FOUND, "", f"{argv[0]} cannot be started: {error.strerror}")
+        return Ran(NOT_FOUND, "", f"cannot start {argv[0]}: {error.strerror}")
     try:
         async with asyncio.timeout(within_s):
             out, err = await process.communicate()
@@ -64,11 +64,11 @@ async def _ran(argv: tuple[str, ...], within_s: float) -> Ran:
     return Ran(process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace"))
 
 
-def output_of(ran: Ran, doing: str) -> str:
-    """What it printed. Raises `UserError` where it failed."""
+def output_of(ran: Ran, action: str) -> str:
+    """The output of a program. Raises `UserError` if the program failed."""
     if ran.code == 0:
         return ran.out
     lines = (ran.err or ran.out).strip().splitlines() or [f"exit code {ran.code}"]
     # gcloud puts the error first and advice after it.
     error = next((line for line in lines if line.startswith("ERROR: ")), lines[-1])
-    raise UserError(f"cannot {doing}: {error.removeprefix('ERROR: ')}")
+    raise UserError(f"cannot {action}: {error.removeprefix('ERROR: ')}")

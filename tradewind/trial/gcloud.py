@@ -1,4 +1,4 @@
-"""What the trial asks of Google, through the commands that a person would use."""
+"""The trial's requests to Google, which use the same commands as a person."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class NodePool(Struct, frozen=True):
 
 
 class Billed(Struct, frozen=True):
-    """BigQuery writes numbers as text, and nothing as null."""
+    """A row of the billing export. BigQuery writes numbers as text; without data the fields are null."""
 
     usd: Annotated[str, Meta(pattern=r"^-?\d+(\.\d+)?([eE]-?\d+)?\Z")] | float | None = None
     until: str | None = None
@@ -70,7 +70,7 @@ class Billed(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ProbePool:
-    """A pool that the trial itself asks for, to see how Google refuses it."""
+    """A pool that the trial requests to see how Google refuses it."""
 
     name: str
     cluster: str
@@ -101,15 +101,15 @@ class Gcloud:
         return set(out.split())
 
     async def region_quotas(self, region: str) -> Sequence[QuotaLine]:
-        doing = f"read the quotas of {region}"
-        return (await self._json(doing, Quotas, "compute", "regions", "describe", region)).quotas
+        action = f"read the quotas of {region}"
+        return (await self._json(action, Quotas, "compute", "regions", "describe", region)).quotas
 
     async def project_quotas(self) -> Sequence[QuotaLine]:
-        doing = "read the quotas of the project"
-        return (await self._json(doing, Quotas, "compute", "project-info", "describe")).quotas
+        action = "read the quotas of the project"
+        return (await self._json(action, Quotas, "compute", "project-info", "describe")).quotas
 
     async def default_account(self) -> str:
-        """The account of nodes that name none."""
+        """The account of nodes without an explicit account."""
         out = await self._run("gcloud", "projects", "describe", self._project, "--format=value(projectNumber)")
         return f"{output_of(out, 'read the project number').strip()}-compute@developer.gserviceaccount.com"
 
@@ -136,7 +136,7 @@ class Gcloud:
         return await self._json(f"list the pools of {cluster}", tuple[NodePool, ...], *_POOLS, "list", *where)
 
     async def preempt(self, machine: Machine) -> None:
-        """A maintenance event ends a spot machine with its usual notice."""
+        """Simulate a maintenance event, which ends a spot machine with its usual notice."""
         ran = await self._change(
             *("compute", "instances", "simulate-maintenance-event", machine.name, f"--zone={machine.zone_name}")
         )
@@ -158,7 +158,7 @@ class Gcloud:
         output_of(ran, f"delete the pool {name}")
 
     async def billed(self, table: str, job: str, since: float) -> Billed:
-        """What the export of the bill says of the job's machines: cores, memory and GPUs."""
+        """The billed cost of the job's machines: cores, memory and GPUs."""
         query = (
             "SELECT SUM(cost) AS usd, MAX(usage_end_time) AS until "
             f"FROM `{table}`, UNNEST(labels) AS label "
@@ -172,11 +172,11 @@ class Gcloud:
         rows = _decoded(output_of(ran, "query the billing export"), tuple[Billed, ...], "the billing export")
         return rows[0] if rows else Billed()
 
-    async def _json(self, doing: str, wanted: type[T], *argv: str) -> T:
-        return _decoded(await self._text(doing, *argv, "--format=json"), wanted, doing)
+    async def _json(self, action: str, wanted: type[T], *argv: str) -> T:
+        return _decoded(await self._text(action, *argv, "--format=json"), wanted, action)
 
-    async def _text(self, doing: str, *argv: str) -> str:
-        return output_of(await self._run("gcloud", *argv, f"--project={self._project}"), doing)
+    async def _text(self, action: str, *argv: str) -> str:
+        return output_of(await self._run("gcloud", *argv, f"--project={self._project}"), action)
 
     async def _change(self, *argv: str, within_s: float = CHANGE_S) -> Ran:
         whole = ("gcloud", *argv, f"--project={self._project}", "--quiet")
@@ -188,8 +188,8 @@ class Gcloud:
 _POOLS = ("container", "node-pools")
 
 
-def _decoded(text: str, wanted: type[T], doing: str) -> T:
+def _decoded(text: str, wanted: type[T], action: str) -> T:
     try:
         return decode(text.encode(), wanted)
     except (Undecodable, msgspec.MsgspecError) as error:
-        raise UserError(f"cannot {doing}: the answer is not what was expected: {error}") from None
+        raise UserError(f"cannot {action}: the answer has another format: {error}") from None

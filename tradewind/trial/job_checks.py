@@ -1,4 +1,4 @@
-"""With machines: GPUs that ranks see, a notice, a preemption that training survives, a removal by name."""
+"""Checks with machines: ranks see their GPUs, a notice arrives, training survives a preemption, one node is removed."""
 
 import time
 
@@ -9,7 +9,7 @@ from tradewind.trial.stage import Trial
 from tradewind.trial.verdicts import Verdict, failed, passed, skipped
 
 DEVICE = "device: "
-"""How the job of the trial begins the line that names what a rank computes on."""
+"""The prefix of the line in which a rank of the trial's job names its device."""
 PREEMPTED = (EventKind.WORKER_NOTICED, EventKind.WORKER_GONE)
 """Events of a worker whose machine is preempted."""
 
@@ -24,7 +24,7 @@ async def gpu(trial: Trial) -> Verdict:
         ", ".join(f"rank {rank}: {device}" for rank, device in sorted(devices.items())) or "no rank named its device"
     )
     if len(devices) < view.world_size or any(not device.startswith("cuda") for device in devices.values()):
-        return failed(f"{named}. Was the image built with CUDA, and does the job ask for `pod.gpu`?")
+        return failed(f"{named}. Check that the image contains CUDA and that the job sets `pod.gpu`")
     return passed(f"{named}; training {took_s:.0f} s after the request")
 
 
@@ -32,27 +32,28 @@ async def notice(trial: Trial) -> Verdict:
     await trial.running()
     machine = await _spot_machine(trial)
     if machine is None:
-        return skipped("no spot machine of the job was found, and machines on demand are not preempted")
+        return skipped("the job has no spot machine, and on-demand machines are not preempted")
     since = time.time()
     await trial.gcloud.preempt(machine)
 
-    async def told() -> EventLine | None:
+    async def reported() -> EventLine | None:
         return next((event for event in await trial.events(since) if event.kind in PREEMPTED), None)
 
-    event = await trial.until(told, trial.bounds.notice_s)
+    event = await trial.until(reported, trial.bounds.notice_s)
     if event is None:
-        return failed(f"{machine.name} was preempted, and no worker had a notice within {trial.bounds.notice_s:g} s")
+        return failed(f"{machine.name} was preempted, but no worker got a notice within {trial.bounds.notice_s:g} s")
     if event.kind == EventKind.WORKER_GONE:
-        return failed(f"{machine.name} was preempted, and {event.text} without a notice")
+        return failed(no_notice(machine.name, event.text))
     return passed(
         f"{machine.name}: {event.text} {event.at - since:.1f} s after simulate-maintenance-event ({event.why})"
     )
 
 
 async def preemption(trial: Trial) -> Verdict:
-    """Training continues with fewer, then with a new machine. Alone, it preempts a machine by itself.
+    """Check that training continues with fewer workers and then with a new machine.
 
-    Until its notice is over, the old worker may be in the world: that is not yet a replacement.
+    Without the check `notice` before it, it preempts a machine itself. A world that still has the preempted worker
+    does not count.
     """
     before = await trial.view()
     if not await _preempted(trial):
@@ -64,17 +65,17 @@ async def preemption(trial: Trial) -> Verdict:
     if before is not None and before.step is not None and view.step is not None and view.step < before.step:
         return failed(f"training went back from step {before.step} to {view.step}")
     if view.failures:
-        return failed(f"the job counts {view.failures} failures of the script, but a machine was preempted")
+        return failed(f"the job counts the preemption as a failure of the script ({view.failures} failures)")
     took_s = time.monotonic() - began_s
     return passed(f"a world of {view.world_size} trains again after {took_s:.0f} s, at step {view.step}")
 
 
 async def removal(trial: Trial) -> Verdict:
-    """One worker fewer removes one particular machine, and nothing comes back in its place."""
+    """Check that a scale-down by one worker removes one machine, and that no other machine starts."""
     await trial.running()
     job, fewer = trial.spec.name, trial.spec.workers.max - 1
     if fewer < trial.spec.workers.min:
-        return skipped("the job has as many workers as it needs at least")
+        return skipped("the job already has its minimum of workers")
     before = {machine.id: machine for machine in await trial.gcloud.machines(job)}
     trial.changes(f"tradewind scale {job} {fewer}")
     began_s = time.monotonic()
@@ -84,26 +85,38 @@ async def removal(trial: Trial) -> Verdict:
         now = {machine.id for machine in await trial.gcloud.machines(job)}
         return now if len(now) <= fewer or now - set(before) else None
 
-    kept = await trial.until(removed, trial.bounds.removed_s)
+    left = await trial.until(removed, trial.bounds.removed_s)
     took_s = time.monotonic() - began_s
-    if kept is None:
-        return failed(
-            f"{len(before)} machines were there, and {fewer} should be, {trial.bounds.removed_s:g} s after the request"
-        )
-    kept &= set(before)
-    if len(kept) < fewer:
-        return failed(
-            f"of {_names(before, set(before))} only {_names(before, kept)} are left: the wrong ones were removed"
-        )
-    extra = await trial.until(lambda: _others(trial, kept), trial.bounds.settled_s)
+    if left is None:
+        return failed(not_removed(len(before), fewer, trial.bounds.removed_s))
+    left &= set(before)
+    if len(left) < fewer:
+        return failed(too_many_removed(_names(before, set(before)), _names(before, left)))
+    extra = await trial.until(lambda: _others(trial, left), trial.bounds.settled_s)
     if extra:
-        return failed(f"{', '.join(sorted(extra))} came in place of what was removed")
-    gone = _names(before, set(before) - kept)
-    return passed(f"{gone} was removed after {took_s:.0f} s, nothing came back in {trial.bounds.settled_s:g} s")
+        return failed(replaced_by(", ".join(sorted(extra))))
+    gone = _names(before, set(before) - left)
+    return passed(f"{gone} was removed after {took_s:.0f} s; no machine started within {trial.bounds.settled_s:g} s")
 
 
-async def _others(trial: Trial, kept: set[str]) -> list[str] | None:
-    new = [machine.name for machine in await trial.gcloud.machines(trial.spec.name) if machine.id not in kept]
+def no_notice(machine: str, what: str) -> str:
+    return f"{machine} was preempted, but {what} without a notice"
+
+
+def not_removed(machines: int, wanted: int, after_s: float) -> str:
+    return f"the job should have {wanted} of {machines} machines {after_s:g} s after the request, but has more"
+
+
+def too_many_removed(before: str, left: str) -> str:
+    return f"of {before} only {left} are left: Tradewind removed the wrong machines"
+
+
+def replaced_by(names: str) -> str:
+    return f"{names} replaced the machine that was removed"
+
+
+async def _others(trial: Trial, left: set[str]) -> list[str] | None:
+    new = [machine.name for machine in await trial.gcloud.machines(trial.spec.name) if machine.id not in left]
     return new or None
 
 
@@ -119,7 +132,7 @@ async def _spot_machine(trial: Trial) -> Machine | None:
 
 
 async def _preempted(trial: Trial) -> set[str]:
-    """Workers that had a notice, or were gone without one, since the job was submitted."""
+    """Workers that got a notice, or were lost without one, since the job was submitted."""
     view = await trial.view()
     events = [] if view is None else await trial.events(view.submitted_at)
     return {str(event.fields.get("worker", "")) for event in events if event.kind in PREEMPTED}

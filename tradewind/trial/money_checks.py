@@ -1,4 +1,4 @@
-"""Money: what the trial may cost, what is left behind, and the ledger against the bill."""
+"""Checks of money: what the trial may cost, what it leaves behind, and whether ledger and bill agree."""
 
 from datetime import datetime
 
@@ -12,15 +12,15 @@ from tradewind.trial.verdicts import Verdict, failed, passed, skipped
 TOLERANCE = 0.05
 TOLERANCE_USD = 0.05
 CLUSTER_USD_PER_HOUR = 0.25
-"""A cluster's fee and its system node, roughly."""
+"""The approximate price of a cluster's fee and its system node."""
 UNKNOWN_USD_PER_HOUR = 10.0
-"""For a machine that the catalog does not know."""
+"""The assumed price of a machine that the catalog does not have."""
 
 
 def worst_case_usd(trial: Trial, minutes: float) -> float:
-    """What it costs if everything runs until the time is over, all machines on demand."""
+    """The cost of the trial if all machines run on demand until the time is over."""
     dearest = max(_usd_per_hour(offer.zone, offer.machine_type, offer.accelerator) for offer in offers(trial.fleet))
-    # One machine more than the job wants: its replacement comes before the old one is gone.
+    # One machine more than the job wants, because a replacement starts before the old machine ends.
     machines = dearest * (trial.spec.workers.max + 1) + CLUSTER_USD_PER_HOUR * len(trial.fleet.clusters)
     scarce = trial.scarce
     probe_h = min(minutes * 60, trial.bounds.stockout_s) / 3600
@@ -34,7 +34,7 @@ def _usd_per_hour(zone: str, machine_type: str, accelerator: str | None) -> floa
 
 
 async def spent_usd(trial: Trial) -> float:
-    """What the ledger says of the job of the trial."""
+    """The cost of the trial's job in the ledger."""
     if await trial.view() is None:
         return 0.0
     return (await trial.api.cost(trial.spec.name)).micro_usd / 1e6
@@ -48,7 +48,7 @@ async def stop(trial: Trial) -> None:
 
 
 async def leftovers(trial: Trial) -> Verdict:
-    """After the job's end no machine, disk or pool of it is left."""
+    """Check that no machine, disk or pool of the job is left after its end."""
     await stop(trial)
     found: list[str] = []
 
@@ -77,9 +77,9 @@ async def _left(trial: Trial) -> list[str]:
 
 
 async def ledger(trial: Trial) -> Verdict:
-    """The export comes hours later: this check is for a second run, with `--only ledger`."""
+    """Compare ledger and bill. The billing export comes hours later, so this check needs a second run."""
     if not trial.billing_table:
-        return skipped("no table of the billing export was given with --billing-table")
+        return skipped("no billing export; give its table with --billing-table")
     view = await trial.view()
     if view is None:
         return skipped(f"the master does not know the job {trial.spec.name}: run the other checks first")
@@ -87,18 +87,18 @@ async def ledger(trial: Trial) -> Verdict:
     ours = cost.nodes_micro_usd / 1e6
     billed = await trial.gcloud.billed(trial.billing_table, trial.spec.name, view.submitted_at)
     if billed.usd is None or billed.until is None:
-        return skipped("the billing export has nothing of the job yet; it takes up to a day. Repeat with --only ledger")
+        return skipped("the billing export does not have the job yet; it takes up to a day. Repeat with --only ledger")
     if _unix_s(billed.until) < cost.until - 3600:
-        return skipped(f"the billing export ends at {billed.until}, before the job did. Repeat with --only ledger")
+        return skipped(f"the billing export ends at {billed.until}, before the job's end. Repeat with --only ledger")
     theirs = float(billed.usd)
     text = f"ledger {ours:.2f} USD, bill {theirs:.2f} USD for machines"
     if abs(ours - theirs) > max(TOLERANCE * theirs, TOLERANCE_USD):
-        return failed(f"{text}: more than {TOLERANCE:.0%} apart")
-    return passed(f"{text}: {abs(ours - theirs):.2f} USD apart")
+        return failed(f"{text}: they differ by more than {TOLERANCE:.0%}")
+    return passed(f"{text}: they differ by {abs(ours - theirs):.2f} USD")
 
 
 def _unix_s(text: str) -> float:
-    """BigQuery's timestamps, which are in UTC and do not always say so."""
+    """The Unix time of a timestamp of BigQuery, which is in UTC with or without a zone."""
     try:
         return datetime.fromisoformat(text.replace(" UTC", "").rstrip("Z") + "+00:00").timestamp()
     except ValueError:

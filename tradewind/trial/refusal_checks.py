@@ -1,4 +1,4 @@
-"""How Google says no, and whether Tradewind understands it: a stockout, and one node more than the quota allows."""
+"""Checks that Tradewind understands Google's refusals: a stockout, and a request above the quota."""
 
 import re
 import time
@@ -24,7 +24,7 @@ STOCKOUT_PROBE = "trial-stockout"
 QUOTA_PROBE = "trial-quota"
 PROBES = (STOCKOUT_PROBE, QUOTA_PROBE)
 PROBE_NODES_AT_MOST = 8
-"""More would cost too much if Google granted them after all."""
+"""More nodes would cost too much if Google granted them."""
 SAID_AT_MOST = 300
 
 _CODES = {
@@ -53,15 +53,15 @@ async def stockout(trial: Trial) -> Verdict:
     ran, took_s = await _probed(trial, pool, trial.bounds.stockout_s)
     what = f"1 × {scarce.machine_type} in {scarce.zone}"
     if ran.code == 0:
-        return skipped(f"{what} came after {took_s:.0f} s: it is not scarce now; choose another with --scarce")
+        return skipped(f"{what} started after {took_s:.0f} s: it is not scarce now; choose another with --scarce")
     if ran.code == TIMED_OUT:
-        return failed(f"{what} neither came nor was refused within {trial.bounds.stockout_s:g} s")
+        return failed(f"{what} neither started nor was refused within {trial.bounds.stockout_s:g} s")
     outcome = _understood(trial, ran)
     if isinstance(outcome, StockedOut):
         return passed(f"{what}: stockout after {took_s:.0f} s: {outcome.detail[:SAID_AT_MOST]}")
     if isinstance(outcome, QuotaExceeded):
         return skipped(f"{what}: the quota is too small to see a stockout: {outcome.detail[:SAID_AT_MOST]}")
-    return failed(f"{what}: Tradewind takes this for {type(outcome).__name__}: {_said(ran)}")
+    return failed(misunderstood(what, outcome, _said(ran)))
 
 
 async def quota(trial: Trial) -> Verdict:
@@ -76,7 +76,7 @@ async def quota(trial: Trial) -> Verdict:
         (int((quota.limit - quota.usage) // taken[quota.key]) for quota in known if quota.key in taken), default=0
     )
     if room >= PROBE_NODES_AT_MOST:
-        return skipped(f"the quotas have room for {room} nodes; granting one more would cost too much")
+        return skipped(f"the quotas have room for {room} nodes; if Google grants one more, that costs too much")
     pool = ProbePool(
         name=QUOTA_PROBE,
         cluster=cluster.name,
@@ -92,18 +92,22 @@ async def quota(trial: Trial) -> Verdict:
     ran, took_s = await _probed(trial, pool, trial.bounds.refused_s)
     what = f"{pool.nodes} × {pool.machine_type} with room for {max(0, room)}"
     if ran.code in (0, TIMED_OUT):
-        return failed(f"{what}: not refused within {took_s:.0f} s; the pool was deleted")
+        return failed(f"{what}: Google did not refuse it within {took_s:.0f} s; the pool was deleted")
     outcome = _understood(trial, ran)
     if not isinstance(outcome, QuotaExceeded):
-        return failed(f"{what}: Tradewind takes this for {type(outcome).__name__}: {_said(ran)}")
+        return failed(misunderstood(what, outcome, _said(ran)))
     if not outcome.shortfalls:
-        return failed(f"{what}: refused, but Tradewind found no metric in: {_said(ran)}")
+        return failed(f"{what}: refused, but Tradewind finds no metric in: {_said(ran)}")
     metrics = ", ".join(f"{short.metric} ({short.available:g} free)" for short in outcome.shortfalls)
     return passed(f"{what}: refused after {took_s:.0f} s for {metrics}")
 
 
+def misunderstood(what: str, outcome: Outcome, refusal: str) -> str:
+    return f"{what}: Tradewind classifies this refusal as {type(outcome).__name__}: {refusal}"
+
+
 async def take_down_probes(trial: Trial) -> None:
-    """Deletes what the probes left. Raises `UserError` where that fails."""
+    """Delete the pools of the probes. Raises `UserError` if that fails."""
     for cluster in trial.fleet.clusters:
         await _take_down(trial, cluster.name, cluster.location, PROBES)
 
@@ -117,7 +121,7 @@ async def _probed(trial: Trial, pool: ProbePool, within_s: float) -> tuple[Ran, 
 
 
 async def _take_down(trial: Trial, cluster: str, location: str, names: tuple[str, ...]) -> None:
-    """Deletes these pools. GKE refuses while it still creates one, which may take as long as a stockout."""
+    """Delete these pools. GKE refuses while it still creates one, which may take as long as a stockout."""
     left: list[str] = []
     why = ""
 
@@ -132,7 +136,7 @@ async def _take_down(trial: Trial, cluster: str, location: str, names: tuple[str
         return True if not left else None
 
     if await trial.until(gone, trial.bounds.stockout_s) is None:
-        raise UserError(f"pools of the trial are left in {cluster}: {', '.join(left)}{why}; delete them in the console")
+        raise UserError(f"cannot delete the pools {', '.join(left)} of {cluster}{why}; delete them in the console")
 
 
 def _cluster_with(trial: Trial, zone: str) -> ClusterSpec | None:
@@ -140,7 +144,7 @@ def _cluster_with(trial: Trial, zone: str) -> ClusterSpec | None:
 
 
 def _understood(trial: Trial, ran: Ran) -> Outcome:
-    """What the product makes of Google's words."""
+    """The outcome into which Tradewind translates Google's refusal."""
     project = trial.fleet.cloud.project
     if "finished with error" in ran.err:
         report = OperationReport(name="", location="", ended=True, error=Code.UNKNOWN, message=ran.err)

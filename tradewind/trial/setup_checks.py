@@ -1,4 +1,4 @@
-"""Before money is spent: enabled APIs, quotas, and the roles of the nodes' account."""
+"""Checks before money is spent: enabled APIs, quotas, and the roles of the nodes' account."""
 
 from controlplane.allocator.offers import pool_plan
 from controlplane.catalog.places import region_of
@@ -20,7 +20,7 @@ ROLES = {
     "roles/container.defaultNodeServiceAccount": {"roles/container.nodeServiceAccount"},
     "roles/artifactregistry.reader": {"roles/artifactregistry.writer", "roles/artifactregistry.admin"},
 }
-"""What a node needs, with roles that contain it."""
+"""The roles that a node needs, with other roles that contain them."""
 BASIC = {"roles/editor", "roles/owner"}
 
 
@@ -32,7 +32,7 @@ async def services(trial: Trial) -> Verdict:
 
 
 async def quotas(trial: Trial) -> Verdict:
-    """Room for the job of the trial in the most wanted offer."""
+    """Check that the quotas have room for the trial's job in the first offer."""
     offer = offers(trial.fleet)[0]
     region, nodes = region_of(offer.zone), trial.spec.workers.max
     known = await quotas_of(trial, region)
@@ -45,7 +45,7 @@ async def quotas(trial: Trial) -> Verdict:
         if free[key] < amount
     ]
     if short:
-        return failed(f"{'; '.join(short)}. Request more, or take smaller disks or fewer workers")
+        return failed(f"{'; '.join(short)}. Request more quota, or use smaller disks or fewer workers")
     room = ", ".join(f"{key.metric} {amount:g} of {free[key]:g}" for key, amount in sorted(needed.items(), key=str))
     return passed(f"{nodes} × {offer.machine_type} in {region} need {room}")
 

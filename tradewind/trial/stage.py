@@ -1,4 +1,4 @@
-"""What all checks share: the fleet, the two ways to ask, the job of the trial, and how long each wait may take."""
+"""What all checks share: the fleet, the access to Google and the master, the job, and the limit of each wait."""
 
 import asyncio
 import time
@@ -22,15 +22,15 @@ ENDED = ("succeeded", "failed", "stopped")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Seconds that each wait may take; tests have less patience."""
+    """Seconds that each wait may take; tests use shorter ones."""
 
     start_s: float = 1800.0
-    """Cluster, machines, drivers and images, until the job trains."""
+    """Seconds until the job trains: cluster, machines, drivers and images."""
     notice_s: float = 120.0
     replaced_s: float = 1800.0
     removed_s: float = 600.0
     settled_s: float = 120.0
-    """How long nothing may come back after a removal."""
+    """Seconds after a removal in which no machine may start."""
     stockout_s: float = 2400.0
     refused_s: float = 300.0
     gone_s: float = 900.0
@@ -67,7 +67,7 @@ class Trial:
         return [event async for event in self.api.events(self.spec.name) if event.at >= since]
 
     async def running(self) -> JobView:
-        """The job of the trial with all its workers; submitted if it is not there. Raises `UserError`."""
+        """The view of the job when it trains with all workers. Submits the job if necessary. Raises `UserError`."""
         view = await self.view()
         if view is None or view.phase in ENDED:
             self.changes(f"tradewind submit {self.spec.name}")
@@ -78,9 +78,9 @@ class Trial:
         return await self.trains_with(self.spec.workers.max, self.bounds.start_s)
 
     async def trains_with(self, workers: int, within_s: float, without: Collection[str] = ()) -> JobView:
-        """Waits until a world of that size takes steps. Raises `UserError` with what the job waits for.
+        """Wait until a world of that size takes steps. Raises `UserError` with what the job waits for.
 
-        `without`: workers that are not in that world.
+        `without`: workers that must not be in that world.
         """
         last: JobView | None = None
         first_step: int | None = None
@@ -97,12 +97,12 @@ class Trial:
 
         found = await self.until(looks, within_s)
         if found is None:
-            said = "is not known to the master" if last is None else f"is {last.phase}: {last.why}"
-            raise UserError(f"no world of {workers} trained within {within_s:g} s; the job {said}")
+            state = "is unknown to the master" if last is None else f"is {last.phase}: {last.why}"
+            raise UserError(f"{no_world(workers, within_s)}; the job {state}")
         return found
 
     async def until(self, look: Callable[[], Awaitable[T | None]], within_s: float) -> T | None:
-        """What `look` finds, or None when the time is over."""
+        """Repeat `look` until it finds something, and return that; None when the time is over."""
         ends_s = time.monotonic() + within_s
         while True:
             found = await look()
@@ -113,6 +113,10 @@ class Trial:
     def changes(self, what: str) -> None:
         if self.dry_run:
             raise WouldChange(what)
+
+
+def no_world(workers: int, within_s: float) -> str:
+    return f"no world of {workers} trained within {within_s:g} s"
 
 
 def _members(view: JobView) -> set[str]:

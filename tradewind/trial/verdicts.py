@@ -1,4 +1,4 @@
-"""What a check found."""
+"""The result of a check."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Result(StrEnum):
 class Verdict:
     result: Result
     text: str
-    """The measured value, and for a failure what to do."""
+    """The measured value; for a failure also what to do."""
 
 
 def passed(text: str) -> Verdict:

@@ -1,1 +1,1 @@
-"""Google Kubernetes Engine as its nodes show it."""
+"""What agents know about Google Kubernetes Engine."""

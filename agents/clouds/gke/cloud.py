@@ -1,4 +1,4 @@
-"""What GKE writes on its nodes, and how Compute Engine announces their end."""
+"""Labels and taints of GKE nodes, and the source of their notices."""
 
 from agents.clouds.gke.metadata import GceMetadata
 from agents.clouds.interface import Machine, NodeTraits, NoticeOptions, NoticeSource
@@ -6,7 +6,7 @@ from agents.clouds.interface import Machine, NodeTraits, NoticeOptions, NoticeSo
 METADATA_HOST = "metadata.google.internal"
 MAINTENANCE_S = 60.0
 GPU_MAINTENANCE_S = 3600.0
-"""Seconds of notice for an on-demand machine. One with GPUs cannot migrate and gets its notice earlier."""
+"""Seconds of notice for an on-demand machine. A machine with GPUs cannot migrate and gets its notice earlier."""
 
 
 class GkeCloud:
@@ -29,7 +29,7 @@ def maintenance_s(machine: Machine, options: NoticeOptions) -> float:
     if options.maintenance_s is not None:
         return options.maintenance_s
     if machine.is_spot:
-        return options.notice_s  # it is preempted instead
+        return options.notice_s  # host maintenance preempts a spot machine
     return GPU_MAINTENANCE_S if machine.has_gpus else MAINTENANCE_S
 
 

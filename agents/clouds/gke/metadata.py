@@ -11,9 +11,11 @@ from runtime.retry import Backoff
 
 PREEMPTED = "instance/preempted"
 MAINTENANCE = "instance/maintenance-event"
+PREEMPTED_WHY = "the machine is being preempted"
+MAINTENANCE_WHY = "the machine's host goes into maintenance"
 FLAVOR = {"Metadata-Flavor": "Google"}
 WAIT_S = 60
-"""How long the server holds an answer back while nothing changes."""
+"""Seconds that the server delays its answer while the value does not change."""
 ANSWER_S = 10.0
 PAUSE_S = 0.1
 PAUSE_MOST_S = 10.0
@@ -22,9 +24,9 @@ EARLY_S = 1.0
 
 
 class GceMetadata:
-    """Google's metadata server, as the machine itself reaches it. It holds answers back until a value changes.
+    """Notices from Google's metadata server, which delays its answer until a value changes.
 
-    With workload identity ordinary pods do not see these values: the watcher must be in the node's network.
+    With workload identity, ordinary pods cannot read these values: the watcher must be in the node's network.
     """
 
     def __init__(self, host: str, notice_s: float, maintenance_s: float) -> None:
@@ -49,33 +51,33 @@ class GceMetadata:
             asked_s = loop.time()
             try:
                 value, new_etag = await self._ask(session, path, etag)
-            except _NotTold as error:
+            except _NoAnswer as error:
                 if self._log_once((path, str(error))):
-                    self._log.warning("notice_not_told", path=path, why=str(error))
+                    self._log.warning("notice_unreadable", path=path, why=str(error))
                 await backoff.wait(error.pause_s)
                 continue
             if new_etag != etag or path not in self._known:
                 self._learn(path, meaning(value), tell)
                 backoff.reset()
             elif loop.time() - asked_s < EARLY_S:
-                await backoff.wait()  # a server that does not wait must not be asked without end
+                await backoff.wait()  # limits the requests to a server that answers at once
             etag = new_etag
 
     async def _ask(self, session: aiohttp.ClientSession, path: str, etag: str) -> tuple[str, str]:
-        """The value and its tag; with a tag, when it is another one or the wait is over."""
+        """Returns the value and its ETag. With `etag`, the server answers when the value changes or WAIT_S is over."""
         query = {"wait_for_change": "true", "timeout_sec": str(WAIT_S), "last_etag": etag} if etag else {}
         timeout = aiohttp.ClientTimeout(total=ANSWER_S + (WAIT_S if etag else 0))
         try:
             async with session.get(f"{self._root}/{path}", params=query, timeout=timeout) as response:
                 value = (await response.text()).strip()
         except TimeoutError as error:
-            raise _NotTold("the metadata server does not answer") from error
+            raise _NoAnswer("the metadata server does not answer") from error
         except (aiohttp.ClientError, OSError, UnicodeDecodeError) as error:
-            raise _NotTold(f"the metadata server cannot be reached: {error or type(error).__name__}") from error
+            raise _NoAnswer(f"the metadata server cannot be reached: {error or type(error).__name__}") from error
         if response.status == 404:
-            raise _NotTold("the metadata server does not show it: is the pod in the node's network?", HIDDEN_PAUSE_S)
+            raise _NoAnswer("the metadata server has no such path: is the pod in the node's network?", HIDDEN_PAUSE_S)
         if response.status != 200 or response.headers.get("Metadata-Flavor") != "Google":
-            raise _NotTold(f"what answers (status {response.status}) is no metadata server")
+            raise _NoAnswer(f"the answer (status {response.status}) is not from a metadata server")
         return value, response.headers.get("ETag", "")
 
     def _learn(self, path: str, notice: Notice | None, tell: Tell) -> None:
@@ -84,15 +86,15 @@ class GceMetadata:
         tell(min(notices, key=lambda known: known.remaining_s, default=None))
 
     def _preempted(self, value: str) -> Notice | None:
-        return Notice(self._notice_s, "it is being preempted") if value == "TRUE" else None
+        return Notice(self._notice_s, PREEMPTED_WHY) if value == "TRUE" else None
 
     def _maintained(self, value: str) -> Notice | None:
-        """A machine that moves elsewhere by itself is not taken."""
-        is_taken = value == "TERMINATE_ON_HOST_MAINTENANCE"
-        return Notice(self._maintenance_s, "its host goes into maintenance") if is_taken else None
+        """Returns None if the machine migrates to another host."""
+        terminates = value == "TERMINATE_ON_HOST_MAINTENANCE"
+        return Notice(self._maintenance_s, MAINTENANCE_WHY) if terminates else None
 
 
-class _NotTold(Exception):
+class _NoAnswer(Exception):
     def __init__(self, why: str, pause_s: float = 0.0) -> None:
         super().__init__(why)
         self.pause_s = pause_s

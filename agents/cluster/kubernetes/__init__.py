@@ -1,1 +1,1 @@
-"""The cluster-controller on Kubernetes: the same core as the static one, with pods for places."""
+"""The cluster-controller on Kubernetes: the core of the static controller, with pods as places."""

@@ -1,7 +1,7 @@
-"""Learn what the API shows of pods and nodes, then reconcile: what to report, to create and to delete.
+"""The core of pods: learns what the API shows, then decides what to report, create and delete.
 
-A place has ended when its containers have, when its pod is no longer in the API, or when its node is not. The pod
-object that remains is deleted.
+A place ends when its containers have ended, or when its pod or its node is no longer in the API. The core then deletes
+the remaining pod object.
 """
 
 import math
@@ -39,9 +39,11 @@ from agents.cluster.kubernetes.state import Deletion, End, EndRequest, KnownNode
 from runtime.decision import Decision
 
 NEW = "its pod was just created"
+NO_POD = "its pod does not exist"
+ENDED_UNSEEN = "its pod ended while no cluster-controller ran"
 
 HOSTLESS_GRACE_S = 0
-"""An agent without a host has nothing to hand over, and would take a signal for the notice of its node."""
+"""Seconds of grace for an agent without a host: it has nothing to hand over, and treats a signal as a notice."""
 
 Step = tuple[Pods, list[PodEffect]]
 
@@ -62,8 +64,8 @@ def _learn(state: Pods, event: PodEvent) -> Pods:
             return _see_pod(state, event)
         case PodVanished(_, pod):
             return _lose_pod(state, pod)
-        case NodeObserved(_, sight, deadline):
-            return _see_node(state, KnownNode(sight, deadline))
+        case NodeObserved(_, observation, deadline):
+            return _see_node(state, KnownNode(observation, deadline))
         case NodeVanished(_, node):
             return _lose_node(state, node)
         case NodeRead():
@@ -105,7 +107,7 @@ def _see_pod(state: Pods, event: PodSeen) -> Pods:
             delete_at_s=None if remaining_s is None else event.at_s + remaining_s,
             hostless_since_s=hostless_since_s,
             ended_by_us=place.ended_by_us or pod.stage is Stage.ABANDONED,
-            end=End(pod.why, pod.code) if pod.stage is Stage.ENDED else None,
+            end=End(pod.why) if pod.stage is Stage.ENDED else None,
         )
     )
 
@@ -113,9 +115,9 @@ def _see_pod(state: Pods, event: PodSeen) -> Pods:
 def _lose_pod(state: Pods, pod: PodObservation) -> Pods:
     state = state.without_leftover(pod.uid)
     place = state.places.get(pod.uid, PodPlace(pod.uid))
-    says_why = pod.stage in (Stage.ENDED, Stage.ABANDONED, Stage.HOSTLESS)
-    why = pod.why if says_why else "its pod was ended" if place.ended_by_us else "its pod was deleted"
-    return _end(state, replace(place, pod=None), End(why, pod.code))
+    gives_reason = pod.stage in (Stage.ENDED, Stage.ABANDONED, Stage.HOSTLESS)
+    why = pod.why if gives_reason else "its pod was ended" if place.ended_by_us else "its pod was deleted"
+    return _end(state, replace(place, pod=None), End(why))
 
 
 def _end(state: Pods, place: PodPlace, end: End) -> Pods:
@@ -123,7 +125,7 @@ def _end(state: Pods, place: PodPlace, end: End) -> Pods:
 
 
 def _see_node(state: Pods, node: KnownNode) -> Pods:
-    name = node.sight.node
+    name = node.observation.node
     known = state.nodes.get(name)
     if known is not None:
         node = replace(node, reported=known.reported and known.is_as(node))
@@ -141,12 +143,16 @@ def _lose_node(state: Pods, name: str) -> Pods:
 
 
 def _end_with_node(state: Pods, event: NodeRead) -> Pods:
-    """A pod ends with its machine, unless it was scheduled on the next machine of the same name."""
+    """Ends the pods of a lost machine, but not those that were scheduled on a new machine of the same name."""
     for uid in event.uids:
         place = state.places.get(uid)
         if place is not None and place.pod is not None and not _is_scheduled_on(place.pod, event):
-            state = _end(state, place, End(f"its node {event.node} is gone"))
+            state = _end(state, place, End(node_is_gone(event.node)))
     return state
+
+
+def node_is_gone(node: str) -> str:
+    return f"its node {node} is gone"
 
 
 def _is_scheduled_on(pod: PodObservation, machine: NodeRead) -> bool:
@@ -157,7 +163,7 @@ def _is_scheduled_on(pod: PodObservation, machine: NodeRead) -> bool:
 def _list(state: Pods) -> Pods:
     for uid in state.expected:
         if uid not in state.places:
-            state = _end(state, PodPlace(uid), End("its pod ended while no cluster-controller was there"))
+            state = _end(state, PodPlace(uid), End(ENDED_UNSEEN))
     used = {place.pod.node for place in state.places.values() if place.pod is not None and place.pod.node}
     return replace(state, expected=(), synced=True, nodes_to_read=tuple(sorted(used - set(state.nodes))))
 
@@ -188,7 +194,7 @@ def _delete_answered(state: Pods, event: DeleteAnswered) -> Pods:
     if place is None or place.deletion is None:
         return state
     if event.missing and place.deletion.by_controller:
-        return _end(state, replace(place, pod=None), End("there is no pod of it"))
+        return _end(state, replace(place, pod=None), End(NO_POD))
     return state.with_place(replace(place, deletion=replace(place.deletion, answered=True)))
 
 
@@ -207,7 +213,7 @@ def _report_nodes(state: Pods, now_s: float) -> Step:
         if uids:
             effects.append(ReadNode(name, uids))
     new = {name: replace(node, reported=True) for name, node in state.nodes.items() if not node.reported}
-    effects += [Report(NodeSeen(now_s, node.sight)) for node in new.values()]
+    effects += [Report(NodeSeen(now_s, node.observation)) for node in new.values()]
     if not new and not state.vanished_nodes and not state.nodes_to_read:
         return state, []
     return replace(state, nodes={**state.nodes, **new}, vanished_nodes=(), nodes_to_read=()), effects
@@ -217,8 +223,8 @@ def _report_places(state: Pods, now_s: float) -> Step:
     effects: list[PodEffect] = []
     for place in tuple(state.places.values()):
         if place.end is not None:
-            state, told = _report_end(state, place, place.end, now_s)
-            effects += told
+            state, reported = _report_end(state, place, place.end, now_s)
+            effects += reported
         elif place.pod is not None and place.pod != place.reported:
             effects += _report_pod(place, place.pod, now_s)
             state = state.with_place(replace(place, reported=place.pod))
@@ -237,16 +243,16 @@ def _report_pod(place: PodPlace, pod: PodObservation, now_s: float) -> list[PodE
 
 
 def _report_end(state: Pods, place: PodPlace, end: End, now_s: float) -> Step:
-    """Reports it once, and leaves the pod object to be deleted."""
+    """Reports the end of a place once, and plans the deletion of its pod object."""
     effects: list[PodEffect] = [StopCreating(place.uid)] if place.creating else []
     pod, before = place.pod, place.reported
     if end.refused:
         effects.append(Report(PlaceFailed(now_s, place.uid, end.why)))
     else:
         if pod is not None and pod.stage is Stage.ENDED and before is not None and before.stage is Stage.WAITING:
-            # It lived between two looks: the controller counts its life from here.
+            # The worker started and ended between two observations: this report starts the time that the core counts.
             effects.append(Report(PlaceSeen(now_s, pod.uid, pod.node)))
-        effects.append(Report(PlaceEnded(now_s, place.uid, end.why, end.code)))
+        effects.append(Report(PlaceEnded(now_s, place.uid, end.why)))
     tombstones = {**state.tombstones, place.uid: None}
     while len(tombstones) > state.rules.tombstones_at_most:
         del tombstones[next(iter(tombstones))]
@@ -307,7 +313,7 @@ def _delete_leftovers(state: Pods, now_s: float) -> Step:
 
 
 def _deletes_at_s(state: Pods, place: PodPlace) -> float | None:
-    """When a pod is to be deleted whose place has not ended; None while a deletion is under way, or if it may live."""
+    """Returns when to delete the pod of a live place; None during a deletion, or if the pod may continue."""
     rules, pod, request = state.rules, place.pod, place.end_request
     again_at_s = _again_at_s(state, place.deletion)
     if again_at_s is None:
@@ -319,30 +325,30 @@ def _deletes_at_s(state: Pods, place: PodPlace) -> float | None:
     if pod.stage is Stage.ABANDONED:
         return again_at_s
     if place.hostless_since_s is not None:
-        # An agent that talked with its host leaves by itself; one whose host never came would wait for an hour.
+        # An agent that was connected to its host ends by itself; an agent without any host would wait for an hour.
         return max(again_at_s, place.hostless_since_s + rules.hostless_s)
     return None
 
 
 def _again_at_s(state: Pods, deletion: Deletion | None) -> float | None:
-    """None while the API has not answered."""
+    """Returns when a deletion may be repeated; None until the API has answered it."""
     if deletion is None:
         return -math.inf
     return deletion.requested_at_s + state.rules.delete_again_s if deletion.answered else None
 
 
 def _is_stuck(state: Pods, place: PodPlace, now_s: float) -> bool:
-    """It was deleted, its grace is over, and the machine that should end it does not answer."""
+    """True if the pod was deleted, its grace is over and its machine does not answer."""
     is_over = place.delete_at_s is not None and now_s >= place.delete_at_s
     return is_over and place.pod is not None and not state.is_ready(place.pod.node)
 
 
 def _deadlines(state: Pods) -> list[float]:
-    """When time alone could change the decision."""
+    """Times at which the decision may change without an event."""
     due = [_deletes_at_s(state, place) for place in state.places.values()]
     due += [_again_at_s(state, left.deletion) for left in state.leftovers.values()]
     return [at_s for at_s in due if at_s is not None]
 
 
 def _why(state: Pods) -> str:
-    return f"{len(state.places)} pods on {len(state.nodes)} nodes, {len(state.leftovers)} more to be deleted"
+    return f"{len(state.places)} pods on {len(state.nodes)} nodes, {len(state.leftovers)} ended pods to delete"

@@ -1,4 +1,4 @@
-"""Everything that the core of pods may ask its shell for."""
+"""Everything that the core of pods may request from its shell."""
 
 from dataclasses import dataclass
 
@@ -9,14 +9,14 @@ from messages.ids import JobName
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Passes a fact on to the core of the cluster-controller."""
+    """Sends a fact to the core of the cluster-controller."""
 
     fact: ClusterEvent
 
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Tried until the API answers with PodCreated or CreateRefused, or until StopCreating."""
+    """Creates a pod. Retried until PodCreated or CreateRefused answers, or until StopCreating."""
 
     uid: str
     job: JobName
@@ -30,23 +30,23 @@ class StopCreating:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Tried until it is answered with DeleteAnswered."""
+    """Deletes a pod. Retried until DeleteAnswered."""
 
     uid: str
     grace_s: int
     pod_uid: str = ""
-    """Deletes only this very pod, not a later one of the same name."""
+    """If set, deletes only the pod with this uid, not a later pod of the same name."""
     within_s: float | None = None
-    """Gives up after so many seconds."""
+    """Seconds after which the shell stops retrying."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadNode:
-    """Tried until it is answered with NodeRead."""
+    """Reads a node. Retried until NodeRead."""
 
     node: str
     uids: tuple[str, ...]
-    """Places whose pods were on it."""
+    """Places whose pods were on the node."""
 
 
 PodEffect = Report | CreatePod | StopCreating | DeletePod | ReadNode

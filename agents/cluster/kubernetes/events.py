@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from agents.cluster.kubernetes.observations import PodObservation
-from messages.clusters import NodeSight, WorkerTemplate
+from messages.clusters import NodeObservation, WorkerTemplate
 from messages.ids import JobName
 
 
@@ -25,7 +25,7 @@ class StartRequested:
 
 @dataclass(frozen=True, slots=True)
 class EndRequested:
-    """The cluster-controller wants a place to end. Repeated until it has ended."""
+    """The cluster-controller wants a place to end. Repeated until the place has ended."""
 
     at_s: float
     uid: str
@@ -46,15 +46,15 @@ class PodVanished:
 
     at_s: float
     pod: PodObservation
-    """As it was last seen."""
+    """The last observation of the pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeObserved:
     at_s: float
-    sight: NodeSight
+    observation: NodeObservation
     deadline: str = ""
-    """The deadline that the notice watcher wrote on it, if any."""
+    """The deadline that the notice watcher wrote on the node, if any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,12 @@ class NodeRead:
     node: str
     uids: tuple[str, ...]
     created_at: datetime | None
-    """When the present machine of this name joined; None if there is none."""
+    """When the current machine of this name joined; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """All nodes and all pods that exist were seen."""
+    """All existing nodes and pods were observed."""
 
     at_s: float
 
@@ -93,7 +93,7 @@ class PodCreated:
 
 @dataclass(frozen=True, slots=True)
 class CreateStopped:
-    """Answers CreatePod after StopCreating: a pod may exist or not."""
+    """Answers CreatePod after StopCreating. The pod may exist."""
 
     at_s: float
     uid: str

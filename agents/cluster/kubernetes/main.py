@@ -1,7 +1,6 @@
-"""The cluster-controller on Kubernetes, from its settings to its exit code. When it stops, its workers go on."""
+"""The main function of the cluster-controller on Kubernetes. When it stops, its workers continue."""
 
 import asyncio
-import importlib.util
 import math
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from runtime.logs import logger
 from runtime.process import Stop
 from runtime.role import RoleLoop
 from runtime.settings import BusSettings
+from tradewind.protocol.host import installed_host
 
 
 async def main(settings: KubernetesSettings, stop: Stop) -> int:
@@ -81,15 +81,13 @@ def plan_of(settings: KubernetesSettings) -> PodPlan:
 
 
 def _host_file(settings: KubernetesSettings) -> Path:
-    """Controller and agents have the same image, so what is here is also there."""
+    """Finds the host's file. Controller and agents have the same image, so the path is valid for both."""
     if settings.host_file is not None:
         return Path(settings.host_file)
-    found = importlib.util.find_spec("tradewind")
-    for folder in (found.submodule_search_locations if found is not None else None) or ():
-        file = Path(folder) / "host" / "__main__.py"
-        if file.is_file():
-            return file
-    hint = "say with TRADEWIND_HOST_FILE where it is in the image of the agents"
+    file = installed_host()
+    if file is not None:
+        return file
+    hint = "set TRADEWIND_HOST_FILE to its path in the image of the agents"
     raise UserError("The host (tradewind/host) is not installed beside this controller", hint)
 
 

@@ -1,8 +1,8 @@
-"""From a job's template to the pod of one worker. Pure.
+"""The manifest of a worker's pod, built from the job's template. Pure.
 
-Two containers share a folder: our agent, and the host with the job's image, which is reached over a socket in it. Where
-the job has an image of its own, a third one copies the host's files into that folder first. A pod is never started
-again: one that has ended is replaced by another, with another uid.
+Two containers share a folder and talk over a socket in it: the agent, and the host with the job's image. If the job has
+its own image, an init container first copies the host's files into the folder. A pod is never restarted: a new pod with
+a new uid replaces it.
 """
 
 from collections.abc import Mapping
@@ -14,6 +14,7 @@ from messages.clusters import WorkerTemplate
 from messages.ids import ClusterName, JobName
 from messages.labels import (
     APP_LABEL,
+    HOST_SOCKET,
     JOB_LABEL,
     MANAGED_BY_LABEL,
     MANAGER,
@@ -35,9 +36,9 @@ RUN_FOLDER = "/run/tradewind"
 CODE_FOLDER = f"{RUN_FOLDER}/code"
 CREDENTIALS_FOLDER = "/etc/tradewind"
 CONNECT_S = 50
-"""A bus that is away for a moment makes no pod fail; the controller gives a worker a minute to speak."""
+"""Seconds that an agent tries to connect to the bus. The controller waits a minute for a worker's first heartbeat."""
 HOST_WITHIN_S = 3600
-"""An image with all that training needs is large: both containers wait for the other's so long."""
+"""Seconds that agent and host wait for each other. Images for training are large and slow to pull."""
 
 
 class Taint(NamedTuple):
@@ -61,16 +62,16 @@ class PodPlan:
     pull_policy: str = "IfNotPresent"
     pull_secrets: tuple[str, ...] = ()
     taints: tuple[Taint, ...] = ()
-    """Of the fleet's nodes."""
+    """Taints of the fleet's nodes, which pods tolerate."""
     grace_s: int = 30
     """Seconds from SIGTERM to SIGKILL of a pod, unless its deletion gives less."""
     notice_s: float = 15.0
-    """What an agent takes a SIGTERM for."""
+    """Seconds of notice that an agent assumes at SIGTERM."""
     worker_account: str = "default"
     nats_url: str = ""
     bus_secret: str | None = None
     has_credentials: bool = False
-    """The secret of the bus holds some."""
+    """True if the bus secret holds credentials."""
 
 
 def worker_pod(plan: PodPlan, uid: str, job: JobName, template: WorkerTemplate) -> Manifest:
@@ -97,7 +98,7 @@ def worker_pod(plan: PodPlan, uid: str, job: JobName, template: WorkerTemplate) 
                 {"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"},
                 *({"operator": "Equal", **taint._asdict()} for taint in plan.taints),
             ],
-            "affinity": {**_alone_on_its_node(), **_where_no_notice_is()},
+            "affinity": {**_one_worker_on_a_node(), **_no_notice()},
             **({"initContainers": [_host_files(plan)]} if own_image else {}),
             "containers": [_agent(plan, uid, job, template), _host(plan, uid, template)],
             "volumes": _volumes(plan),
@@ -123,7 +124,7 @@ def _agent(plan: PodPlan, uid: str, job: JobName, template: WorkerTemplate) -> M
             _value("TRADEWIND_REGION", plan.region),
             _value("TRADEWIND_CONNECT_TIMEOUT_S", str(CONNECT_S)),
             _value("TRADEWIND_HOST_WITHIN_S", str(HOST_WITHIN_S)),
-            # The host is not started again in this pod, so the first one that is lost is the last.
+            # Nothing restarts the host in this pod, so one loss is final.
             _value("TRADEWIND_HOST_LOSSES", "1"),
             _value("TRADEWIND_NOTICE_S", f"{plan.notice_s:g}"),
             _field("TRADEWIND_ADDRESS", "status.podIP"),
@@ -146,7 +147,7 @@ def _host(plan: PodPlan, uid: str, template: WorkerTemplate) -> Manifest:
         "imagePullPolicy": plan.pull_policy,
         "command": [
             *(template.python or "python", f"{folder}/host/__main__.py"),
-            *("--socket", f"{RUN_FOLDER}/{uid}/host.sock", "--wait-s", str(HOST_WITHIN_S)),
+            *("--socket", f"{RUN_FOLDER}/{uid}/{HOST_SOCKET}", "--wait-s", str(HOST_WITHIN_S)),
         ],
         "env": [
             *(_gpu_env(plan, template) if pod.gpu else ()),
@@ -154,14 +155,14 @@ def _host(plan: PodPlan, uid: str, template: WorkerTemplate) -> Manifest:
         ],
         "envFrom": [{"secretRef": {"name": name}} for name in pod.secrets],
         "resources": _resources(template),
-        # Loaders of data share tensors through this; what a container has of it by default is too little for any.
+        # Data loaders share tensors through /dev/shm; the default size of a container is too small.
         "volumeMounts": [{"name": "run", "mountPath": RUN_FOLDER}, {"name": "shm", "mountPath": "/dev/shm"}],
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
 
 def _gpu_env(plan: PodPlan, template: WorkerTemplate) -> list[Manifest]:
-    """The host adds the driver to its own paths: a variable here would replace that of the image."""
+    """Returns the folder of the driver, which the host adds to its paths: a path variable would replace the image's."""
     folder = plan.nodes.driver_folder
     driver = [_value(variables.DRIVER_FOLDER, folder)] if folder else []
     return [*driver, _value(variables.GPUS, str(template.slots))]
@@ -211,15 +212,14 @@ def _volumes(plan: PodPlan) -> list[Manifest]:
     return volumes
 
 
-def _alone_on_its_node() -> Manifest:
-    """A worker has its node to itself."""
+def _one_worker_on_a_node() -> Manifest:
     others: Mapping[str, object] = {"matchLabels": {APP_LABEL: WORKER_APP}}
     term = {"labelSelector": others, "topologyKey": HOST_LABEL}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
-def _where_no_notice_is() -> Manifest:
-    """A node with an hour of notice has room once its worker has left; the next one would have to leave again."""
+def _no_notice() -> Manifest:
+    """Keeps workers off nodes with a notice. Such a node has room when its worker leaves, but will be terminated."""
     terms = [{"matchExpressions": [{"key": NOTICED_LABEL, "operator": "DoesNotExist"}]}]
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
@@ -229,7 +229,7 @@ def _value(name: str, value: str) -> Manifest:
 
 
 def _literal(value: str) -> str:
-    """Kubernetes takes `$(NAME)` for a reference; a second dollar makes it plain text."""
+    """Escapes `$`, because Kubernetes expands `$(NAME)`."""
     return value.replace("$", "$$")
 
 

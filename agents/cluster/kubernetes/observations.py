@@ -1,4 +1,4 @@
-"""What the state of a node or of a worker's pod means to us. Pure: the time is handed in."""
+"""Observations of nodes and workers' pods, read from objects of the API. Pure: callers pass the time."""
 
 import re
 from dataclasses import dataclass
@@ -7,70 +7,62 @@ from enum import StrEnum
 
 from agents.clouds.interface import NodeTraits
 from agents.cluster.kubernetes.manifest import AGENT_CONTAINER, HOST_CONTAINER, UID_LABEL
-from messages.clusters import NodeSight, StartFailure
+from agents.cluster.state import WHY_AT_MOST
+from messages.clusters import CONTAINER_FAILURES, UNSCHEDULABLE, NodeObservation, StartFailure
 from messages.ids import JobName, is_name
 from messages.labels import JOB_LABEL, NOTICE_ANNOTATION, NOTICE_BOOT_ANNOTATION, NOTICE_WHY_ANNOTATION, POOL_LABEL
-from runtime.kubernetes.objects import PULL_FAILURES, Condition, Node, Pod, PodStatus, Terminated
+from runtime.kubernetes.objects import Condition, Node, Pod, PodStatus, Terminated
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 STALE_NOTICE_S = 300.0
-"""Seconds after its deadline until a notice without a boot id counts as that of an earlier machine."""
+"""Seconds after its deadline until a notice without a boot id is that of an earlier machine."""
 NOTICE_AT_MOST_S = 3600.0
 DRAIN_S = 60.0
-"""Seconds that workers have on a cordoned node. Pods that are evicted announce their own deadlines."""
+"""Seconds that workers have on a cordoned node. Evicted pods have their own deadlines."""
 GOING_TAINTS = ("node.cloudprovider.kubernetes.io/shutdown", "ToBeDeletedByClusterAutoscaler")
 """Keys of taints with which Kubernetes marks nodes that will be terminated; a cloud may have more."""
-WHY_AT_MOST = 300
 DETAIL_AT_MOST = 400
-"""Characters of a failure to start: of a longer text the first and the last half, where the cause is."""
-START_FAILURES = PULL_FAILURES | {
-    "ImageInspectError",
-    "RegistryUnavailable",
-    "SignatureValidationFailed",
-    "CreateContainerConfigError",
-    "CreateContainerError",
-}
-"""Reasons for which a kubelet does not start a container, and tries again."""
-UNSCHEDULABLE = "Unschedulable"
+"""Characters of a failure to start. A longer text keeps its start and its end, where the cause is."""
 _EMPTY_BACKOFF = re.compile(r'^Back-off pulling image "[^"]*"$')
 """Kubelets before 1.32 do not repeat why a pull failed."""
+STARTING = "its pod is being started"
+UNREPORTED = "the node has not reported whether it is ready"
 _PLAIN_REASONS = ("Error", "Completed", None)
 
 
 class Stage(StrEnum):
     WAITING = "waiting"
-    """Its worker cannot have spoken yet."""
+    """The worker cannot have sent anything yet."""
     RUNNING = "running"
     ABANDONED = "abandoned"
-    """Its agent has ended, something else of it has not."""
+    """The agent has ended; another container has not."""
     HOSTLESS = "hostless"
-    """Its host has ended and will not be started again; its agent runs, and may not know."""
+    """The host has ended and will not be restarted; the agent runs and may not know it."""
     ENDED = "ended"
-    """For good: nothing of it runs any more."""
+    """All containers have ended for good."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodObservation:
-    """What a worker's pod tells of its place."""
+    """The state of a place, read from its pod."""
 
     uid: str
-    """Of the place: the pod's name."""
+    """Uid of the place and name of the pod."""
     pod_uid: str
     job: JobName
     stage: Stage
     node: str = ""
     why: str = ""
-    """What it waits for, or how it ended."""
-    code: int | None = None
+    """What the pod waits for, or how it ended."""
     scheduled_at: datetime | None = None
     deleted_at: datetime | None = None
-    """When its grace is over, once somebody has deleted it."""
+    """When the grace of a deleted pod is over."""
     failure: StartFailure | None = None
-    """Why it cannot start, without its age."""
+    """Why the pod cannot start, without the failure's age."""
 
 
-def read_node(node: Node, traits: NodeTraits, now_unix_s: float, shutdown_grace_s: float) -> NodeSight:
-    """`shutdown_grace_s` is left when a node says that it is going, but not when."""
+def read_node(node: Node, traits: NodeTraits, now_unix_s: float, shutdown_grace_s: float) -> NodeObservation:
+    """Reads a node. `shutdown_grace_s` is left if a node announces its shutdown without a deadline."""
     labels = node.metadata.labels or {}
     job = labels.get(JOB_LABEL, "")
     ready = _condition(node.status.conditions, "Ready")
@@ -79,7 +71,7 @@ def read_node(node: Node, traits: NodeTraits, now_unix_s: float, shutdown_grace_
     cordoned = notice_s is None and bool(node.spec.unschedulable)
     if cordoned:
         notice_s, notice_why = DRAIN_S, "cordoned, to be drained"
-    return NodeSight(
+    return NodeObservation(
         node.metadata.name,
         uid=node.metadata.uid,
         zone=labels.get(ZONE_LABEL, ""),
@@ -87,19 +79,19 @@ def read_node(node: Node, traits: NodeTraits, now_unix_s: float, shutdown_grace_
         job=JobName(job) if is_name(job) else None,
         ready=is_ready,
         was_ready=ready is not None and ready.status == "Unknown",
-        why=notice_why or ("" if is_ready else _sentence(ready)),
+        why=notice_why or ("" if is_ready else _message(ready)),
         notice_s=notice_s,
         cordoned=cordoned,
     )
 
 
 def read_pod(pod: Pod) -> PodObservation | None:
-    """None if it is not a worker's: its labels do not say what those of ours say."""
+    """Reads a worker's pod. Returns None if the labels are not those of a worker."""
     metadata, labels = pod.metadata, pod.metadata.labels or {}
     job, uid = labels.get(JOB_LABEL, ""), labels.get(UID_LABEL, "")
     if uid != metadata.name or not is_name(uid) or not is_name(job):
         return None
-    stage, why, code = _stage(pod.status)
+    stage, why = _stage(pod.status)
     scheduled = _condition(pod.status.conditions, "PodScheduled")
     placed = scheduled is not None and scheduled.status == "True"
     return PodObservation(
@@ -109,7 +101,6 @@ def read_pod(pod: Pod) -> PodObservation | None:
         stage,
         node=pod.spec.node_name or "",
         why=why[:WHY_AT_MOST],
-        code=code,
         scheduled_at=scheduled.last_transition_time if scheduled is not None and placed else None,
         deleted_at=metadata.deletion_timestamp,
         failure=_failure(pod) if stage in (Stage.WAITING, Stage.RUNNING) else None,
@@ -119,11 +110,11 @@ def read_pod(pod: Pod) -> PodObservation | None:
 def _notice(
     node: Node, ready: Condition | None, traits: NodeTraits, now_unix_s: float, shutdown_grace_s: float
 ) -> tuple[float | None, str]:
-    """Seconds until the machine is gone, and why; the earliest of what is known."""
+    """Returns the seconds until the machine is gone, and why. The earliest known deadline counts."""
     announced_s, why = _announced(node, now_unix_s)
     if ready is not None and ready.status == "False" and "shutting down" in (ready.message or ""):
         if announced_s is None or announced_s > shutdown_grace_s:
-            return shutdown_grace_s, _sentence(ready)
+            return shutdown_grace_s, _message(ready)
         return announced_s, why
     going_taints = (*GOING_TAINTS, *traits.going_taints)
     going = next((taint.key for taint in node.spec.taints or () if taint.key in going_taints), None)
@@ -133,7 +124,7 @@ def _notice(
 
 
 def _announced(node: Node, now_unix_s: float) -> tuple[float | None, str]:
-    """By the notice daemon of this machine."""
+    """Returns the seconds of the notice that this machine's notice watcher wrote, and why."""
     annotations = node.metadata.annotations or {}
     deadline_unix_s = _seconds(annotations.get(NOTICE_ANNOTATION, ""))
     if deadline_unix_s is None or not deadline_unix_s > now_unix_s - STALE_NOTICE_S:
@@ -142,7 +133,7 @@ def _announced(node: Node, now_unix_s: float) -> tuple[float | None, str]:
     if meant and booted and meant != booted:
         return None, ""
     remaining_s = round(min(max(0.0, deadline_unix_s - now_unix_s), NOTICE_AT_MOST_S), 3)
-    return remaining_s, annotations.get(NOTICE_WHY_ANNOTATION) or "it will be taken"
+    return remaining_s, annotations.get(NOTICE_WHY_ANNOTATION) or "the machine will be terminated"
 
 
 def _seconds(text: str) -> float | None:
@@ -152,45 +143,53 @@ def _seconds(text: str) -> float | None:
         return None
 
 
-def _stage(status: PodStatus) -> tuple[Stage, str, int | None]:
+def _stage(status: PodStatus) -> tuple[Stage, str]:
     containers = status.container_statuses or ()
     waits_for = _what_it_waits_for(status)
     if status.phase in ("Succeeded", "Failed"):
-        return Stage.ENDED, *_how_it_ended(status)
+        return Stage.ENDED, _how_it_ended(status)
     agent = next((container.state for container in containers if container.name == AGENT_CONTAINER), None)
     if agent is not None and agent.terminated is not None:
-        return Stage.ABANDONED, _exit(AGENT_CONTAINER, agent.terminated), agent.terminated.exit_code
+        return Stage.ABANDONED, _exit(AGENT_CONTAINER, agent.terminated)
     host = next((container.state for container in containers if container.name == HOST_CONTAINER), None)
     if agent is not None and agent.running is not None and host is not None and host.terminated is not None:
-        return Stage.HOSTLESS, _exit(HOST_CONTAINER, host.terminated), host.terminated.exit_code
+        return Stage.HOSTLESS, _exit(HOST_CONTAINER, host.terminated)
     if agent.running is not None if agent is not None else status.phase != "Pending":
-        return Stage.RUNNING, waits_for, None
-    return Stage.WAITING, waits_for or "its pod is being started", None
+        return Stage.RUNNING, waits_for
+    return Stage.WAITING, waits_for or STARTING
 
 
-def _how_it_ended(status: PodStatus) -> tuple[str, int | None]:
+def _how_it_ended(status: PodStatus) -> str:
     by = ": ".join(part for part in (status.reason, status.message) if part)
     every = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
     ended = [(each.name, each.state.terminated) for each in every if each.state.terminated is not None]
     failed = [(name, how) for name, how in ended if how.exit_code]
     if not ended:
-        return f"its pod ended: {by}" if by else "its pod has ended", None
+        return pod_ended(by) if by else "its pod has ended"
     # A container that ran out of memory explains the failure of the one beside it.
     name, how = min(failed or ended, key=lambda each: each[1].reason in _PLAIN_REASONS)
-    return f"its pod ended: {by}" if by else _exit(name, how), how.exit_code
+    return pod_ended(by) if by else _exit(name, how)
 
 
 def _exit(name: str, how: Terminated) -> str:
-    reason = f" ({how.reason})" if how.reason not in _PLAIN_REASONS else ""
-    text = f"its container {name} exited with {how.exit_code}{reason}"
-    words = [line.strip() for line in (how.message or "").splitlines() if line.strip()]
-    return f"{text}: {words[-1]}" if words and how.exit_code else text
+    reason = how.reason or "" if how.reason not in _PLAIN_REASONS else ""
+    lines = [line.strip() for line in (how.message or "").splitlines() if line.strip()]
+    return container_exited(name, how.exit_code, reason, lines[-1] if lines and how.exit_code else "")
+
+
+def container_exited(name: str, code: int, reason: str = "", last_line: str = "") -> str:
+    text = f"its container {name} exited with {code}" + (f" ({reason})" if reason else "")
+    return f"{text}: {last_line}" if last_line else text
+
+
+def pod_ended(by: str) -> str:
+    return f"its pod ended: {by}"
 
 
 def _what_it_waits_for(status: PodStatus) -> str:
     scheduled = _condition(status.conditions, "PodScheduled")
     if scheduled is not None and scheduled.status == "False":
-        return _sentence(scheduled)
+        return _message(scheduled)
     for container in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
         waiting = container.state.waiting
         if waiting is not None:
@@ -205,9 +204,9 @@ def _failure(pod: Pod) -> StartFailure | None:
         return StartFailure(UNSCHEDULABLE, _shortened(scheduled.message or ""))
     for container in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
         waiting = container.state.waiting
-        if waiting is not None and waiting.reason in START_FAILURES:
-            said = "" if _EMPTY_BACKOFF.match(waiting.message or "") else waiting.message or ""
-            return StartFailure(waiting.reason, _shortened(said), container.image, node)
+        if waiting is not None and waiting.reason in CONTAINER_FAILURES:
+            detail = "" if _EMPTY_BACKOFF.match(waiting.message or "") else waiting.message or ""
+            return StartFailure(waiting.reason, _shortened(detail), container.image, node)
     return None
 
 
@@ -220,7 +219,7 @@ def _condition(conditions: tuple[Condition, ...] | None, kind: str) -> Condition
     return next((condition for condition in conditions or () if condition.type == kind), None)
 
 
-def _sentence(condition: Condition | None) -> str:
+def _message(condition: Condition | None) -> str:
     if condition is None:
-        return "it has not said whether it is ready"
+        return UNREPORTED
     return ": ".join(part for part in (condition.reason, condition.message) if part)[:WHY_AT_MOST]

@@ -15,7 +15,7 @@ from messages.ids import Name
 from runtime.settings import read_settings
 
 ENDING_S = 5.0
-"""What an agent needs to end its trainers and itself after a notice is over."""
+"""Seconds that an agent needs to end its trainers and itself after a notice is over."""
 TAINTS_PATTERN = r"^([^=:,]+=[^=:,]*:(NoSchedule|PreferNoSchedule|NoExecute)(,|\Z))*\Z"
 KUBECONFIG_VARIABLE = "KUBECONFIG"
 
@@ -27,40 +27,40 @@ class KubernetesSettings(Struct, frozen=True, kw_only=True, forbid_unknown_field
     cloud: str = DEFAULT
     """The kind of the cloud that the cluster is in."""
     namespace: Name = "tradewind"
-    """Where the pods of workers are."""
+    """The namespace of the workers' pods."""
     kubeconfig: str | None = None
-    """How to reach the API server; KUBECONFIG if not given, else the pod's own service account."""
+    """A kubeconfig file for the API server. Default: the file in KUBECONFIG, else the pod's own service account."""
     max_workers: Annotated[int, Meta(ge=1, le=20_000)] = 1000
-    """Of all jobs together; a command that asks for more is refused."""
+    """Workers of all jobs together. A command that needs more is refused."""
     end_grace_s: Annotated[float, Meta(gt=0, le=600)] | None = None
-    """From SIGTERM to SIGKILL of a worker; 5 s more than its agent takes for a hand-over if not given."""
+    """Seconds from SIGTERM to SIGKILL of a worker. Default: the notice that its agent gets, and 5 s more."""
     lost_after_s: Annotated[float, Meta(gt=0, le=3600)] = 10.0
-    """A pod on a node that is not ready, whose worker is not heard of for so long either, is replaced."""
+    """Seconds after which a pod is replaced if its node is not ready and its worker is silent."""
     hostless_s: Annotated[float, Meta(gt=0, le=3600)] = 20.0
-    """An agent that is still there so long after its host has ended is ended too: it waits for one that cannot come."""
+    """Seconds after the end of a host until its agent is ended. Nothing restarts the host that the agent waits for."""
     image: Annotated[str, Meta(min_length=1)] = "tradewind:latest"
-    """Ours: of the agent, and of the host where a job has none of its own."""
+    """Tradewind's image: for the agent, and for the host of a job without its own image."""
     pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     pull_secrets: str = ""
-    """Names of secrets for pulling images, with commas between."""
-    node_taints: Annotated[str, Meta(pattern=TAINTS_PATTERN, description="key=value:effect, with commas between")] = ""
-    """Taints of the nodes that workers tolerate, besides those of their job and of GPUs."""
+    """Names of secrets for pulling images, separated by commas."""
+    node_taints: Annotated[str, Meta(pattern=TAINTS_PATTERN, description="key=value:effect, separated by commas")] = ""
+    """Taints of nodes that workers tolerate, in addition to those of their job and of GPUs."""
     shutdown_grace_s: Annotated[float, Meta(ge=30, le=3600)] = 30.0
-    """Seconds that a node delays its end when it is preempted; the cloud reserves the last of them for system pods."""
+    """Seconds that a preempted node delays its end. The cloud reserves the last of them for system pods."""
     worker_account: str = "default"
-    """The service account of workers; no token of it is given to them."""
+    """The service account of workers. They get no token of it."""
     worker_command: str = "python -P -m tradewind worker"
-    """Starts an agent in our image."""
+    """The command that starts an agent in Tradewind's image."""
     host_file: str | None = None
-    """`tradewind/host/__main__.py` in our image; where this controller has it, if not given."""
+    """Path of `tradewind/host/__main__.py` in Tradewind's image. Default: the path in this controller's image."""
     nats_url: str = "nats://127.0.0.1:4222"
     nats_credentials: str | None = None
     bus_secret: str | None = None
-    """The secret from which workers take the bus's address and, where this controller has any, credentials; else they
-    are given the controller's own address."""
+    """The secret with the bus's address, and with credentials if this controller has any. Without a secret, workers get
+    the controller's own address."""
     connect_timeout_s: Annotated[float, Meta(gt=0, le=3600)] = 60.0
     takeover_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
-    """How long a controller that is on its way out is waited for."""
+    """Seconds to wait for an earlier controller that is stopping."""
 
     @property
     def worker_argv(self) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ class KubernetesSettings(Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def notice_s(self) -> float:
-        """What a worker has from SIGTERM on when its node goes."""
+        """Seconds that a worker has from SIGTERM when its node shuts down."""
         return self.shutdown_grace_s - self.nodes.system_pods_s
 
     @property
@@ -92,5 +92,5 @@ def read_kubernetes_settings(environ: Mapping[str, str] = os.environ) -> Kuberne
     named = {"kubeconfig": environ.get(KUBECONFIG_VARIABLE) or None}
     given = {} if environ.get("TRADEWIND_KUBECONFIG") else named
     settings = read_settings(KubernetesSettings, environ, given)
-    cloud_of(settings.cloud)  # an unknown one is a mistake in the settings too
+    cloud_of(settings.cloud)  # raises `UserError` for an unknown cloud
     return settings

@@ -1,4 +1,4 @@
-"""Performs what the core of pods decides, and tells it what the API shows."""
+"""Performs the effects of the core of pods, and posts what the API shows as events."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -43,7 +43,7 @@ PodLoop = RoleLoop[Pods, PodEvent, PodEffect]
 
 
 class PodShell:
-    """Requests about pods and nodes: a few at a time, repeated with growing pauses until they are answered."""
+    """Sends requests about pods and nodes: a few at a time, repeated with growing pauses until they are answered."""
 
     def __init__(self, api: KubernetesApi, plan: PodPlan, report: Callable[[ClusterEvent], None], clock: Clock) -> None:
         self._api = api
@@ -140,8 +140,10 @@ class PodShell:
                 self._log.info("place_ended", uid=uid, why=why)
             case NodeGone(_, node):
                 self._log.info("node_gone", node=node)
-            case NodeSeen(_, sight) if sight.notice_s is not None:
-                self._log.info("node_noticed", node=sight.node, notice_s=sight.notice_s, why=sight.why)
+            case NodeSeen(_, observation) if observation.notice_s is not None:
+                self._log.info(
+                    "node_noticed", node=observation.node, notice_s=observation.notice_s, why=observation.why
+                )
             case ViewSynced():
                 self._log.info("kubernetes_synced")
             case _:
@@ -162,16 +164,16 @@ class PodPlaces:
         self._loop.post(StartRequested(self._clock.monotonic_s(), uid, job, template))
 
     def recognise(self, uid: str, pid: int) -> bool:
-        """A pod is found by the watch, never by a heartbeat."""
+        """Returns False: the watch finds pods, heartbeats do not."""
         return False
 
     async def end(self, uid: str, grace_s: float) -> None:
-        """Its end is reported when it is seen."""
+        """Requests the end of a place. The watch reports the end."""
         self._loop.post(EndRequested(self._clock.monotonic_s(), uid, grace_s))
 
 
 class PodWatch:
-    """Watches nodes and pods, and posts what it sees."""
+    """Watches nodes and pods, and posts their changes as events."""
 
     def __init__(self, api: KubernetesApi, plan: PodPlan, post: Callable[[PodEvent], None], clock: Clock) -> None:
         self._post = post
@@ -185,7 +187,7 @@ class PodWatch:
         self._log_once = Once()
 
     async def run(self) -> None:
-        """Runs until cancelled. Nodes come first: what is known of them explains the pods."""
+        """Runs until cancelled. Lists nodes first, because their state explains the pods."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._nodes.run(), name="kubernetes/nodes")
             await self._nodes.synced.wait()
@@ -199,8 +201,8 @@ class PodWatch:
             match change:
                 case Seen(node):
                     deadline = (node.metadata.annotations or {}).get(NOTICE_ANNOTATION, "")
-                    sight = read_node(node, self._traits, self._clock.wall_s(), self._shutdown_grace_s)
-                    self._post(NodeObserved(at_s, sight, deadline))
+                    observation = read_node(node, self._traits, self._clock.wall_s(), self._shutdown_grace_s)
+                    self._post(NodeObserved(at_s, observation, deadline))
                 case Vanished(node):
                     self._post(NodeVanished(at_s, node.metadata.name))
                 case _:

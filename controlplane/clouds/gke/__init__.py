@@ -1,1 +1,1 @@
-"""Google Kubernetes Engine behind the cloud interface. `controlplane.clouds.gke.cloud.GkeCloud` is the way in."""
+"""Google Kubernetes Engine behind the cloud interface. Start with `controlplane.clouds.gke.cloud.GkeCloud`."""

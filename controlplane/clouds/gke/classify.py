@@ -1,4 +1,4 @@
-"""What Google said, as one of our outcomes: by the rules of `rules.py`, otherwise by its code.
+"""Translation of Google's answers into outcomes: by the rules of `rules.py`, otherwise by the error code.
 
 GKE reports a stockout in the text of an operation, so phrases matter as much as codes.
 """
@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from controlplane.clouds.gke.failures import UNANSWERED, CallFailed, Code
 from controlplane.clouds.gke.quotas import exceeded
 from controlplane.clouds.gke.rules import (
+    BLOCKED,
     FORBIDDEN,
     GRANT,
-    IN_THE_WAY,
     PERMANENT,
     STOCKOUT,
     TEMPORARY,
@@ -36,7 +36,7 @@ LONGEST_DETAIL = 1200
 
 @dataclass(frozen=True, slots=True)
 class OperationReport:
-    """An operation as it was last seen."""
+    """The newest known state of an operation."""
 
     name: str
     location: str
@@ -46,11 +46,11 @@ class OperationReport:
     conditions: tuple[tuple[str, str], ...] = ()
     """GKE's condition codes with their texts, such as `GCE_STOCKOUT`."""
     started_at: float | None = None
-    """Unix seconds by Google's clock; None until it is known."""
+    """Unix seconds by Google's clock; None if unknown."""
 
 
 def call_outcome(failed: CallFailed, project: str) -> Outcome:
-    """Of a call that was refused, or that nobody answered."""
+    """The outcome of a call that was refused or not answered."""
     said = _one_line(failed.message)
     if failed.hint:
         return Refused(said, failed.hint)
@@ -63,7 +63,7 @@ def call_outcome(failed: CallFailed, project: str) -> Outcome:
 
 
 def read_problem(failed: CallFailed, project: str) -> Unreachable | Refused:
-    """Of a read. What is in the way for a while was tried again before this is asked."""
+    """The outcome of a failed read. The caller has already retried temporary errors."""
     outcome = call_outcome(failed, project)
     match outcome:
         case Unreachable() | Refused():
@@ -75,7 +75,7 @@ def read_problem(failed: CallFailed, project: str) -> Unreachable | Refused:
 
 
 def creation_outcome(failed: CallFailed, project: str) -> Outcome:
-    """Of asking for a cluster: what was not found is not the cluster but something that the plan names."""
+    """The outcome of a failed request for a cluster. `NotFound` concerns a resource that the plan names."""
     outcome = call_outcome(failed, project)
     if isinstance(outcome, NotFound):
         return Refused(outcome.detail, "correct the network, the subnetwork or the location in the fleet file")
@@ -83,9 +83,9 @@ def creation_outcome(failed: CallFailed, project: str) -> Outcome:
 
 
 def operation_outcome(report: OperationReport, project: str) -> Outcome:
-    """Of an operation that has ended. Without an error it may still tell of machines that did not come."""
-    told = dict.fromkeys(text for text in (report.message, *(text for _, text in report.conditions)) if text)
-    said = _one_line("; ".join(told))
+    """The outcome of an operation that has ended. One without an error may still report missing machines."""
+    reported = dict.fromkeys(text for text in (report.message, *(text for _, text in report.conditions)) if text)
+    said = _one_line("; ".join(reported))
     codes = tuple(code for code, _ in report.conditions)
     short = first(_SHORTAGES, codes, said, project)
     if short is not None:
@@ -97,7 +97,7 @@ def operation_outcome(report: OperationReport, project: str) -> Outcome:
 
 
 def group_problem(code: str, message: str, project: str) -> StockedOut | QuotaExceeded | Refused | None:
-    """Why an instance group cannot create an instance; None where it may succeed by itself."""
+    """The reason why an instance group cannot create an instance; None if a retry may succeed."""
     outcome = first((*PERMANENT, *_SHORTAGES, FORBIDDEN), (code,), _one_line(message), project)
     return outcome if isinstance(outcome, StockedOut | QuotaExceeded | Refused) else None
 
@@ -115,13 +115,13 @@ def _by_call_code(code: Code, said: str) -> Outcome:
         case Code.FAILED_PRECONDITION:
             return Unexplained(said)
         case Code.UNAUTHENTICATED:
-            return Refused(f"Google did not accept our credentials: {said}", _SIGN_IN)
+            return Refused(f"Google rejected the credentials: {said}", _SIGN_IN)
         case Code.PERMISSION_DENIED:
             return Refused(said, GRANT)
         case Code.UNIMPLEMENTED:
-            return Refused(said, "check that the endpoint is that of the GKE or Compute API")
+            return Refused(said, "check that the endpoint belongs to the GKE or Compute API")
         case _:
-            return Refused(said, "correct what it complains about in the fleet file or in the job")
+            return Refused(said, _CORRECT_REQUEST)
 
 
 def _by_operation_code(code: Code, said: str) -> Outcome:
@@ -133,7 +133,7 @@ def _by_operation_code(code: Code, said: str) -> Outcome:
         case Code.NOT_FOUND:
             return NotFound(said)
         case Code.INVALID_ARGUMENT | Code.OUT_OF_RANGE | Code.UNIMPLEMENTED:
-            return Refused(said, "correct what it complains about in the fleet file or in the job")
+            return Refused(said, _CORRECT_REQUEST)
         case Code.PERMISSION_DENIED | Code.UNAUTHENTICATED:
             return Refused(said, GRANT)
         case Code.ABORTED | Code.CANCELLED | Code.UNAVAILABLE:
@@ -143,10 +143,10 @@ def _by_operation_code(code: Code, said: str) -> Outcome:
 
 
 _SIGN_IN = (
-    "run `gcloud auth application-default login`, or name a service account's key in `cloud.credentials` of the fleet "
-    "file; and check this machine's clock"
+    "run `gcloud auth application-default login`, or set `cloud.credentials` in the fleet file to a service account's "
+    "key; and check this machine's clock"
 )
-
+_CORRECT_REQUEST = "correct the value that the error names in the fleet file or in the job"
 
 _SHORTAGES = (
     rule(
@@ -158,9 +158,9 @@ _SHORTAGES = (
     ),
     STOCKOUT,
 )
-"""Quota first: where both are told, machines would not help."""
+"""The quota comes first: if Google reports both, available machines would not help."""
 
-_RULES = (*IN_THE_WAY, *PERMANENT, *_SHORTAGES, *TEMPORARY, FORBIDDEN)
+_RULES = (*BLOCKED, *PERMANENT, *_SHORTAGES, *TEMPORARY, FORBIDDEN)
 
 
 def _one_line(text: str) -> str:

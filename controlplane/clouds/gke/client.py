@@ -1,7 +1,7 @@
-"""Calls to GKE: the only module that imports google.cloud and grpc. It costs most of a second to import: do so late.
+"""Calls to GKE. Only this module imports google.cloud and grpc. Import it late: the import takes most of a second.
 
-The access token goes along with every call as metadata, so that a stand-in without TLS is asked in the same way.
-Google's own retries are switched off: they go on for 20 s whatever the timeout says.
+Every call sends the access token as metadata, so that a stand-in without TLS gets the same calls.
+Google's own retries are disabled: they continue for 20 s and ignore the timeout.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class GkeClient:
         )
 
     async def clusters(self) -> tuple[requests.ClusterSeen, ...]:
-        """Never some of them only: where Google could not look everywhere, the call has failed."""
+        """List all clusters. Raises `CallFailed` if Google could not list a location."""
         answer = await self._call(self._gke.list_clusters, {"parent": self._names.location(requests.ANYWHERE)})
         missing = requests.missing_locations(answer, self._locations)
         if missing:
@@ -70,7 +70,7 @@ class GkeClient:
     async def exclude_upgrades(
         self, location: str, cluster: ClusterName, now_unix_s: float, until_unix_s: float
     ) -> OperationReport:
-        """Read, change, write: GKE refuses the policy if another client changed it in between."""
+        """Read, change and write the maintenance policy. GKE refuses the write if somebody changed it meanwhile."""
         name = self._names.cluster(location, cluster)
         found = await self._call(self._gke.get_cluster, {"name": name})
         policy = maintenance.renewed(found.maintenance_policy, now_unix_s, until_unix_s)
@@ -115,7 +115,7 @@ class GkeClient:
 
 
 def _is_cancelled() -> bool:
-    """Whether we were, or only the call: grpc raises the same for a channel that somebody closed."""
+    """Check whether this task was cancelled. grpc raises `CancelledError` for a closed channel, too."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
@@ -127,7 +127,7 @@ def _channel(settings: GkeSettings) -> Any:
 
 
 def _metadata(token: FetchedToken) -> tuple[tuple[str, str], ...]:
-    """The same headers in lower case, as gRPC demands."""
+    """The token's headers in lower case, as gRPC requires."""
     return tuple((name.lower(), value) for name, value in token.headers.items())
 
 

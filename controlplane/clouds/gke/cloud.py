@@ -1,4 +1,4 @@
-"""GKE as a `Cloud`. Knows where its clusters are, so that a resize is one call and waits for no other."""
+"""GKE as a `Cloud`. It remembers the locations of its clusters, so that a resize needs one call only."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from controlplane.clouds.gke.failures import CallFailed
 from controlplane.clouds.gke.market import MarketClient
 from controlplane.clouds.gke.operations import Operations, Watch
 from controlplane.clouds.gke.quotas import needs, quotas_page
-from controlplane.clouds.gke.read_retries import patiently
+from controlplane.clouds.gke.read_retries import retry_read
 from controlplane.clouds.gke.refusals import Refusals
 from controlplane.clouds.gke.settings import GkeConfig, GkeSettings
 from controlplane.clouds.gke.tokens import AccessTokens, FetchedToken
@@ -47,7 +47,7 @@ DEFAULTS = GkeConfig()
 
 
 class GkeCloud(Cloud):
-    """Made by `open`."""
+    """A `Cloud` on GKE; create it with `open`."""
 
     def __init__(
         self,
@@ -68,11 +68,11 @@ class GkeCloud(Cloud):
         self._refusals = Refusals(client, compute, settings.project)
         self._locations: dict[ClusterName, str] = {}
         self._targets: dict[PoolRef, int] = {}
-        """As last listed or reached by an operation; without those that are not known."""
+        """The targets that the newest listing or operation showed; a pool with an unknown target is absent."""
 
     @classmethod
     async def open(cls, settings: GkeSettings, config: GkeConfig = DEFAULTS) -> "GkeCloud":
-        """Asks nobody for anything yet: credentials are looked for when the first call needs them."""
+        """Create the cloud without a call to Google. The first call loads the credentials."""
         make_client, tokens = await asyncio.to_thread(_load, settings)
         return cls(settings, config, tokens, make_client(settings, tokens), ComputeClient(settings, tokens))
 
@@ -146,7 +146,7 @@ class GkeCloud(Cloud):
             return location
 
         async def remove() -> Outcome:
-            seen = await patiently(lambda: self._client.pool(location, pool), self._settings.read_s)
+            seen = await retry_read(lambda: self._client.pool(location, pool), self._settings.read_s)
             for group in seen.groups:
                 await self._compute.delete_instances(group, nodes)
             return Done() if seen.groups else NotFound(f"The pool {pool.pool} of {pool.cluster} has no machines yet")
@@ -198,11 +198,11 @@ class GkeCloud(Cloud):
                 return Refused(f"There is no cluster {cluster} in the project {self._settings.project}")
 
     async def access_token(self, cluster: ClusterName) -> str:
-        """The same for all clusters."""
+        """The access token, which is the same for all clusters."""
         return (await self._token()).text
 
     async def api_headers(self) -> Mapping[str, str]:
-        """HTTP headers for another API of Google: the token, and the project that pays. Raises as `access_token`."""
+        """HTTP headers for another API of Google: the token and the project that pays. Raises like `access_token`."""
         return (await self._token()).headers
 
     async def _token(self) -> FetchedToken:
@@ -222,7 +222,7 @@ class GkeCloud(Cloud):
 
     async def _read(self, read: Callable[[], Awaitable[T]]) -> T | Unreachable | Refused:
         try:
-            return await patiently(read, self._settings.read_s)
+            return await retry_read(read, self._settings.read_s)
         except CallFailed as failed:
             return read_problem(failed, self._settings.project)
 
@@ -247,12 +247,12 @@ class GkeCloud(Cloud):
         ]
 
     def _learn_locations(self, seen: Sequence[requests.ClusterSeen]) -> None:
-        """Names are unique in a fleet, not in a project: ours come last and win."""
+        """Store the location of each cluster. If a project has a name twice, the fleet's cluster wins."""
         for cluster in sorted(seen, key=lambda each: FLEET_LABEL in each.info.labels):
             self._locations[cluster.info.name] = cluster.info.location
 
     async def _as_compute_knows_them(self, pools: Sequence[requests.PoolSeen]) -> dict[PoolRef, PoolInfo]:
-        """With the targets of their groups, and why nodes are missing. Raises `CallFailed`."""
+        """The pools with the targets of their instance groups and why nodes are missing. Raises `CallFailed`."""
         places = asyncio.Semaphore(POOLS_AT_ONCE)
 
         async def look_at(pool: requests.PoolSeen) -> PoolInfo | CallFailed:
@@ -283,18 +283,18 @@ class GkeCloud(Cloud):
         )
 
     async def _shortage(self, groups: Sequence[requests.InstanceGroup]) -> RecentShortage | None:
-        """A listing does not fail for want of it."""
+        """The newest refusal of a node; None if it cannot be read, so that the listing still succeeds."""
         try:
             return await self._refusals.recent(groups)
         except CallFailed:
             return None
 
     def _watch(self, location: str, pool: PoolRef, size: int) -> Watch | None:
-        """Only where nodes may be refused: the pool grows, or it is not known whether it does."""
+        """A watch for refused nodes if the pool grows or its target is unknown."""
         return self._refusals.watch(location, pool) if size > self._targets.get(pool, 0) else None
 
     def _note_target(self, pool: PoolRef, size: int, outcome: Outcome) -> Outcome:
-        """A request that was refused, or whose end is unknown, says nothing about the target."""
+        """Store the pool's target. A request that was refused, or whose result is unknown, makes it unknown."""
         match outcome:
             case Done():
                 self._targets[pool] = size
@@ -306,10 +306,10 @@ class GkeCloud(Cloud):
 
 
 def load_client() -> "type[GkeClient]":
-    """In a thread: these imports take most of a second.
+    """Import the client; call it in a thread, because the import takes most of a second.
 
-    A child that is started and runs another program at once needs none of grpc's care for forks, which otherwise
-    complains on standard error each time.
+    grpc's support for forks is disabled: it writes to standard error for each child process, and a child that
+    executes another program at once does not need it.
     """
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     from controlplane.clouds.gke.client import GkeClient

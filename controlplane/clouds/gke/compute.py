@@ -1,6 +1,6 @@
-"""The little that GKE does not tell or do, at Compute's REST API: quotas, instance groups, the end of particular nodes.
+"""Calls to Compute's REST API for what GKE does not offer: quotas, instance groups, deletion of particular nodes.
 
-GKE never says how many nodes a pool should have now, only how many it was made with; its instance groups do.
+GKE reports a pool's initial number of nodes but not its current target; its instance groups do.
 """
 
 import math
@@ -14,8 +14,8 @@ from urllib.parse import quote
 import aiohttp
 
 from controlplane.clouds.gke.failures import CallFailed, Code, code_named
-from controlplane.clouds.gke.groups import GroupError, GroupState, group_errors, group_state, instances_told
-from controlplane.clouds.gke.machines import MACHINE_FIELDS, machines_told
+from controlplane.clouds.gke.groups import GroupError, GroupState, group_errors, group_state, instances_in
+from controlplane.clouds.gke.machines import MACHINE_FIELDS, machines_in
 from controlplane.clouds.gke.requests import InstanceGroup
 from controlplane.clouds.gke.settings import GkeSettings
 from controlplane.clouds.gke.tokens import AccessTokens, FetchedToken
@@ -45,7 +45,7 @@ _CODES = {
 class Answer:
     body: Mapping[str, Any]
     at: float
-    """When it was given, in Unix seconds."""
+    """Unix seconds when Google sent the answer."""
 
 
 class ComputeClient:
@@ -66,7 +66,7 @@ class ComputeClient:
         return [quota for each in _list(answer.body, "quotas") if (quota := read_quota(scope, each)) is not None]
 
     async def group(self, group: InstanceGroup) -> GroupState:
-        """Without a target where the group does not exist, or not yet."""
+        """The state of a group; its target is None if the group does not exist."""
         try:
             return group_state((await self._call("GET", _path(group))).body)
         except CallFailed as failed:
@@ -75,7 +75,7 @@ class ComputeClient:
             raise
 
     async def errors(self, group: InstanceGroup) -> tuple[list[GroupError], float]:
-        """Failed attempts on the group's instances, and the time at Google (Unix seconds)."""
+        """Errors of the group's instances, and the time at Google in Unix seconds."""
         found: list[GroupError] = []
         now = 0.0
         async for answer in self._pages("GET", f"{_path(group)}/listErrors", ERROR_PAGES_AT_MOST):
@@ -86,24 +86,24 @@ class ComputeClient:
     async def instances(self, group: InstanceGroup, *, pending_only: bool = False) -> set[str]:
         found: set[str] = set()
         async for answer in self._pages("POST", f"{_path(group)}/listManagedInstances", PAGES_AT_MOST):
-            found.update(instances_told(answer.body, pending_only=pending_only))
+            found.update(instances_in(answer.body, pending_only=pending_only))
         return found
 
     async def machines(self, label: str) -> list[MachineInfo]:
-        """In all zones, of those that carry the label; page by page."""
+        """All machines with the label, in all zones."""
         query = {"filter": f"labels.{label}:*", "maxResults": str(MACHINES_PER_PAGE), "fields": MACHINE_FIELDS}
         path = f"projects/{_part(self._project)}/aggregated/instances"
         found: list[MachineInfo] = []
         last: Mapping[str, Any] = {}
         async for answer in self._pages("GET", path, PAGES_AT_MOST, query):
-            found += machines_told(answer.body)
+            found += machines_in(answer.body)
             last = answer.body
         if last.get("nextPageToken"):
             raise CallFailed(Code.ABORTED, f"Compute lists more than {len(found)} machines")
         return found
 
     async def delete_instances(self, group: InstanceGroup, names: Sequence[str]) -> None:
-        """The group shrinks with them. Those that are gone already count as deleted."""
+        """Delete instances and reduce the group's target. Instances that do not exist count as deleted."""
         for start in range(0, len(names), INSTANCES_AT_ONCE):
             instances = [f"zones/{group.zone}/instances/{name}" for name in names[start : start + INSTANCES_AT_ONCE]]
             body = {"instances": instances, "skipInstancesOnValidationError": True}
@@ -141,15 +141,15 @@ class ComputeClient:
                         raise _refused(response.status, answer)
                     return Answer(answer, _date(response))
             except TimeoutError:
-                raise CallFailed(Code.DEADLINE_EXCEEDED, f"Compute did not answer in time at {self._base}") from None
+                raise CallFailed(Code.DEADLINE_EXCEEDED, f"Compute at {self._base} did not answer in time") from None
             except aiohttp.ClientError as error:
-                raise CallFailed(Code.UNAVAILABLE, f"Compute cannot be reached at {self._base}: {error}") from None
+                raise CallFailed(Code.UNAVAILABLE, f"cannot reach Compute at {self._base}: {error}") from None
 
         return await self._tokens.spend(once)
 
 
 def _date(response: aiohttp.ClientResponse) -> float:
-    """Google's time, so that ages do not depend on our clock; ours where it is not told."""
+    """Google's time, so that ages do not depend on the local clock; the local time if the answer has no date."""
     try:
         return parsedate_to_datetime(response.headers.get("Date", "")).timestamp()
     except ValueError:
@@ -165,7 +165,7 @@ def _part(text: str) -> str:
 
 
 async def _json(response: aiohttp.ClientResponse) -> Mapping[str, Any]:
-    """Whatever is not an object says nothing: proxies answer with pages."""
+    """The body of the response; empty if it is not a JSON object, such as a proxy's error page."""
     try:
         answer = await response.json(content_type=None)
     except ValueError:
@@ -175,13 +175,15 @@ async def _json(response: aiohttp.ClientResponse) -> Mapping[str, Any]:
 
 def _refused(status: int, answer: Mapping[str, Any]) -> CallFailed:
     error = answer.get("error")
-    told: Mapping[str, Any] = error if isinstance(error, Mapping) else {}
-    named = str(told.get("status", ""))
+    reported: Mapping[str, Any] = error if isinstance(error, Mapping) else {}
+    named = str(reported.get("status", ""))
     code = _CODES.get(status, Code.UNAVAILABLE if status >= 500 else Code.INVALID_ARGUMENT)
     if named in Code.__members__:
         code = code_named(named)
-    reasons = [str(each["reason"]) for each in (*_list(told, "details"), *_list(told, "errors")) if "reason" in each]
-    message = str(told.get("message", "")) or f"Compute answered {status}"
+    reasons = [
+        str(each["reason"]) for each in (*_list(reported, "details"), *_list(reported, "errors")) if "reason" in each
+    ]
+    message = str(reported.get("message", "")) or f"Compute answered {status}"
     return CallFailed(code, message, *reasons)
 
 
@@ -190,9 +192,9 @@ def _list(answer: object, key: str) -> list[Mapping[str, Any]]:
     return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
 
 
-def read_quota(scope: str, told: Mapping[str, Any]) -> Quota | None:
-    """None where it is no amount: then it limits nothing, and a refusal says what it is."""
-    metric, limit, usage = told.get("metric"), told.get("limit"), told.get("usage", 0.0)
+def read_quota(scope: str, reported: Mapping[str, Any]) -> Quota | None:
+    """The quota; None if its limit or usage is not a valid number, in which case the quota limits nothing here."""
+    metric, limit, usage = reported.get("metric"), reported.get("limit"), reported.get("usage", 0.0)
     if not isinstance(metric, str) or not isinstance(limit, int | float) or not isinstance(usage, int | float):
         return None
     if not (limit >= 0 and usage > -math.inf):  # neither does NaN

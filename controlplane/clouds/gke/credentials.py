@@ -1,4 +1,4 @@
-"""Google's credentials: the only module that imports google-auth. Imported where it is first needed, in a thread."""
+"""Google's credentials. Only this module imports google-auth; it is imported late, in a thread."""
 
 import json
 import math
@@ -19,27 +19,27 @@ from controlplane.clouds.gke.tokens import FetchedToken
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 REQUEST_S = 10.0
-LIFETIME_UNTOLD_S = 300.0
-"""Of a token that does not say when it expires."""
+DEFAULT_LIFETIME_S = 300.0
+"""Seconds for which a token without an expiry time is used."""
 
 _SERVICE_ACCOUNT: Any = google.oauth2.service_account.Credentials
 _USER: Any = google.oauth2.credentials.Credentials
 
-_FROM_ANYWHERE = (
-    "run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS, or name a service account's "
-    "key in `cloud.credentials` of the fleet file"
+SIGN_IN = (
+    "run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS, or set `cloud.credentials` in "
+    "the fleet file to a service account's key"
 )
-_OTHER_FILE = (
-    "name a service account's key (JSON) in `cloud.credentials` of the fleet file, or leave it out to use Google's "
+OTHER_FILE = (
+    "set `cloud.credentials` in the fleet file to a service account's key (JSON), or leave it out to use Google's "
     "application default credentials"
 )
-_RENEW_KEY = "check that the key was not deleted, that the account exists, and that this machine's clock is right"
+RENEW_KEY = "check that the key was not deleted, that the account exists, and that this machine's clock is right"
 
 
 def token_fetcher(credentials_file: str | None, project: str, *, simulated: bool = False) -> Callable[[], FetchedToken]:
-    """What it returns is called from one thread at a time. It raises `CallFailed`.
+    """Create a function that fetches a token and raises `CallFailed`. Call it from one thread at a time.
 
-    `project` pays for the calls of user credentials that name no quota project: such calls need one.
+    `project` pays for calls with user credentials that name no quota project.
     """
     return _Fetcher(credentials_file, project, simulated)
 
@@ -60,8 +60,8 @@ class _Fetcher:
             if error.retryable:
                 raise _unanswered(error) from None
             self._credentials = None
-            sentence = f"Google refused to issue an access token: {_said(error)}"
-            raise CallFailed(Code.UNAUTHENTICATED, sentence, hint=_RENEW_KEY) from None
+            message = f"Google refused to issue an access token: {_said(error)}"
+            raise CallFailed(Code.UNAUTHENTICATED, message, hint=RENEW_KEY) from None
         except (google.auth.exceptions.GoogleAuthError, OSError) as error:
             raise _unanswered(error) from None
         return FetchedToken(
@@ -79,14 +79,14 @@ def _default() -> Any:
     try:
         credentials, _project = google.auth.default(scopes=SCOPES)
     except google.auth.exceptions.DefaultCredentialsError as error:
-        sentence = f"There are no Google credentials: {_said(error)}"
-        raise CallFailed(Code.UNAUTHENTICATED, sentence, hint=_FROM_ANYWHERE) from None
+        message = f"There are no Google credentials on this machine: {_said(error)}"
+        raise CallFailed(Code.UNAUTHENTICATED, message, hint=SIGN_IN) from None
     return credentials
 
 
 def _from_file(path: Path, simulated: bool) -> Any:
-    """The two kinds that hold all that they need. Others name commands and addresses: those go through the default."""
-    hint = _OTHER_FILE
+    """Read one of the two self-contained kinds. Other kinds name commands and addresses; `_default` reads them."""
+    hint = OTHER_FILE
     try:
         info = json.loads(path.read_bytes())
         kind = info.get("type") if isinstance(info, dict) else None
@@ -101,17 +101,17 @@ def _from_file(path: Path, simulated: bool) -> Any:
     except (ValueError, google.auth.exceptions.GoogleAuthError) as error:
         why = f"is not usable: {_said(error)}"
     else:
-        why = f"is of the kind {kind!r}, not 'service_account' or 'authorized_user'"
+        why = f"has the type {kind!r}, not 'service_account' or 'authorized_user'"
     raise CallFailed(Code.UNAUTHENTICATED, f"The credentials file {path} {why}", hint=hint)
 
 
 def _unanswered(error: Exception) -> CallFailed:
-    return CallFailed(Code.UNAVAILABLE, f"no access token could be had: {_said(error)}")
+    return CallFailed(Code.UNAVAILABLE, f"cannot fetch an access token: {_said(error)}")
 
 
 def _lifetime_s(expiry: datetime | None) -> float:
     if expiry is None:
-        return LIFETIME_UNTOLD_S
+        return DEFAULT_LIFETIME_S
     aware = expiry if expiry.tzinfo else expiry.replace(tzinfo=UTC)
     left_s = (aware - datetime.now(UTC)).total_seconds()
     return left_s if math.isfinite(left_s) and left_s > 0 else 0.0

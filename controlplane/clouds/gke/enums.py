@@ -1,4 +1,4 @@
-"""Values of Google's enums by name. A value that is newer than the installed library is only a number."""
+"""Names of values of Google's enums. A value that the installed library does not know is only a number."""
 
 
 def name_of(value: object) -> str:

@@ -1,4 +1,4 @@
-"""A call that did not answer with what was asked. Both of Google's APIs fail in the words of gRPC."""
+"""The error of a failed call. Both of Google's APIs report errors with gRPC's codes."""
 
 from enum import StrEnum
 
@@ -27,7 +27,7 @@ class Code(StrEnum):
 UNANSWERED = frozenset(
     {Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.INTERNAL, Code.UNKNOWN, Code.CANCELLED, Code.DATA_LOSS}
 )
-"""Whether anything was done is unknown; a read may be tried again."""
+"""Codes after which it is unknown whether Google performed the call; a read may be retried."""
 
 
 class CallFailed(TradewindError):
@@ -36,9 +36,9 @@ class CallFailed(TradewindError):
         self.code = code
         self.message = message
         self.reasons = tuple(filter(None, reasons))
-        """Google's constants, such as `SERVICE_DISABLED` or `resourceNotReady`; it may give several."""
+        """Google's constants, such as `SERVICE_DISABLED` or `resourceNotReady`; there may be several."""
         self.hint = hint
-        """What a person should do, where whoever raised this knows better than the table."""
+        """What a person should do; if it is not empty, it overrides the rules of `rules.py`."""
 
 
 def code_named(name: str) -> Code:
@@ -46,7 +46,7 @@ def code_named(name: str) -> Code:
 
 
 def code_numbered(number: int) -> Code:
-    """By its number in google.rpc.Code: 1 to 16, in the order of gRPC."""
+    """The code with this number in google.rpc.Code: 1 to 16."""
     return _BY_NUMBER[number - 1] if 1 <= number <= len(_BY_NUMBER) else Code.UNKNOWN
 
 

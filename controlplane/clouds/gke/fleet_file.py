@@ -1,4 +1,4 @@
-"""What a fleet file says about Google: the keys beyond those of every cloud, their checks and their meaning."""
+"""The keys of a fleet file that only GKE has, their checks, and the settings that they become."""
 
 import ipaddress
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ from messages.ids import ClusterName
 from runtime.settings import read_settings
 
 GOOGLE = GkeSettings(project="-")
-"""Where Google itself is."""
+"""The endpoints of Google itself."""
 
 Location = Annotated[
     str, Meta(pattern=r"^[a-z]+-[a-z]+\d+(-[a-z])?\Z", description="a region or a zone, such as us-central1-a")
@@ -50,29 +50,29 @@ Problem = tuple[str, str]
 
 SHUTDOWN_GRACES_S = (30, 120)
 NOT_YET = {
-    "compact_placement": "leave it out, and use machine types with more GPUs where ranks must be close to each other",
-    "flex_start": "leave it out, and list more zones or `spot: false` offers: the next offer is asked at once",
-    "queued_provisioning": "leave it out, and list more zones or `spot: false` offers: the next offer is asked at once",
+    "compact_placement": "leave it out, and use machine types with more GPUs if ranks must be close to each other",
+    "flex_start": "leave it out, and list more zones or `spot: false` offers: the next offer is tried at once",
+    "queued_provisioning": "leave it out, and list more zones or `spot: false` offers: the next offer is tried at once",
     "reservation": "leave it out, and use `spot: false` for machines that are not preempted",
 }
-"""Keys of an offer that GKE could do and Tradewind cannot yet, with what to use instead."""
+"""Keys of an offer that GKE supports and Tradewind does not support yet, with what to use instead."""
 
 
 class Endpoints(Struct, frozen=True, forbid_unknown_fields=True):
-    """Google's own, unless a stand-in answers."""
+    """Google's endpoints, unless the file names those of a stand-in."""
 
     gke: Endpoint = GOOGLE.endpoint
     insecure: bool = False
     compute: Url = GOOGLE.compute_url
     market: Url | None = None
-    """Where current prices are published, if they are not those of a list."""
+    """The page with current prices; None: the price list applies."""
 
 
 class GkeCloudSpec(CloudSpec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kind: Literal["gke"]
     project: Annotated[str, Meta(pattern=r"^[a-z0-9.:-]{1,100}\Z", description="the project's id, not its name")]
     credentials: FilePath | None = None
-    """A file, from the folder of the fleet file if it is relative."""
+    """A file; a relative path starts at the folder of the fleet file."""
     endpoints: Endpoints = Endpoints()
 
 
@@ -113,7 +113,7 @@ class GkeOfferSpec(OfferSpec, frozen=True, kw_only=True, forbid_unknown_fields=T
     flex_start: object = None
     queued_provisioning: object = None
     reservation: object = None
-    """These four are known in order to be refused with a reason, unless they are false: see `NOT_YET`."""
+    """These four keys exist to be refused with an explanation, unless they are false: see `NOT_YET`."""
 
 
 class GkeFleet(Fleet, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -126,11 +126,11 @@ class GkeFleet(Fleet, frozen=True, kw_only=True, forbid_unknown_fields=True):
     system_pool: GkeSystemPool = GkeSystemPool()
     nodes: GkeNodeSpec = GkeNodeSpec()
     authorized_networks: Annotated[tuple[Cidr, ...], Meta(max_length=50)] = ()
-    """From where the Kubernetes API of each cluster may be reached; empty: from anywhere."""
+    """CIDR blocks that may reach the Kubernetes API of each cluster; empty: any address."""
 
 
 def gke_settings(fleet: GkeFleet, environ: Mapping[str, str]) -> GkeSettings:
-    """The environment overrides the file, so that one file serves several environments."""
+    """The settings of the file and the environment. The environment overrides the file."""
     cloud = fleet.cloud
     given: dict[str, object] = {
         "project": cloud.project,
@@ -176,7 +176,7 @@ def _cluster_config(fleet: GkeFleet, cluster: GkeClusterSpec) -> ClusterConfig:
 
 
 def problems(fleet: GkeFleet) -> list[Problem]:
-    """What no single key can show: path in the file, and what is wrong."""
+    """Problems that decoding does not find: the path in the file and what is wrong."""
     return [
         *_cloud(fleet.cloud),
         *_pod_ranges(fleet),
@@ -195,22 +195,22 @@ def _cloud(cloud: GkeCloudSpec) -> Iterator[Problem]:
         ("compute", endpoints.compute),
         ("market", endpoints.market),
     ):
-        if url is not None and not _can_be_dialled(url):
-            yield f"cloud.endpoints.{name}", f"is {url.removeprefix('//')}, which nobody can be reached at"
+        if url is not None and not _has_host_and_port(url):
+            yield f"cloud.endpoints.{name}", f"is {url.removeprefix('//')}, which is not a valid host and port"
     if cloud.credentials is not None and not _has_home(cloud.credentials):
-        yield "cloud.credentials", f"is {cloud.credentials}, but there is no such user here"
+        yield "cloud.credentials", f"is {cloud.credentials}, but this machine has no such user"
 
 
 def _nodes(fleet: GkeFleet) -> Iterator[Problem]:
     grace_s = fleet.nodes.shutdown_grace_s
     if grace_s == 0:
-        why = "is 0: a preempted node would end its workers at once, and they could not hand over"
-        yield "nodes.shutdown_grace_s", f"{why}; use 30, which every GKE version has, or 120"
+        why = "is 0: a preempted node would end its workers before they leave the world"
+        yield "nodes.shutdown_grace_s", f"{why}; use 30, which every GKE version supports, or 120"
     elif grace_s not in SHUTDOWN_GRACES_S:
         yield "nodes.shutdown_grace_s", f"is {grace_s}, but must be 30 or 120"
 
 
-def _can_be_dialled(url: str) -> bool:
+def _has_host_and_port(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return bool(parts.hostname) and parts.port != 0
@@ -227,7 +227,7 @@ def _has_home(path: str) -> bool:
 
 
 def _pod_ranges(fleet: GkeFleet) -> Iterator[Problem]:
-    """Ranks reach each other by the addresses of their pods: no two clusters may share them."""
+    """Find clusters that share a range of pod addresses. Ranks reach each other by these addresses."""
     first: dict[tuple[str, str, str], str] = {}
     for index, cluster in enumerate(fleet.clusters):
         if cluster.pod_range is None:
@@ -235,7 +235,7 @@ def _pod_ranges(fleet: GkeFleet) -> Iterator[Problem]:
         key = (region_of(cluster.location), cluster.subnetwork or fleet.subnetwork, cluster.pod_range)
         other = first.setdefault(key, cluster.name)
         if other != cluster.name:
-            text = f"is {cluster.pod_range} of {key[1]}, as is that of {other}; every cluster needs a range of its own"
+            text = f"is {cluster.pod_range} of {key[1]}, which {other} uses; give each cluster a separate range"
             yield f"clusters[{index}].pod_range", text
 
 
@@ -243,16 +243,16 @@ def _authorized_networks(fleet: GkeFleet) -> Iterator[Problem]:
     for index, block in enumerate(fleet.authorized_networks):
         problem = _block_problem(block)
         if problem:
-            yield f"authorized_networks[{index}]", f"{block!r} is no CIDR block: {problem}"
+            yield f"authorized_networks[{index}]", f"{block!r} is not a CIDR block: {problem}"
 
 
 def _block_problem(block: str) -> str:
-    """Empty if it is one."""
+    """The reason why a text is not a CIDR block; empty if it is one."""
     address, _, prefix = block.partition("/")
     try:
         longest = ipaddress.ip_address(address).max_prefixlen
     except ValueError:
-        return f"{address} is no IP address"
+        return f"{address} is not an IP address"
     if int(prefix) > longest:
         return f"the prefix length must be from 0 to {longest}"
     try:

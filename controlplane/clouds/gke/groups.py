@@ -1,4 +1,4 @@
-"""What Compute says of an instance group: its size, its pending instances, its errors. Pure."""
+"""Decoding of Compute's answers about instance groups: size, pending instances, errors. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ NO_MACHINE = ("", "STOPPING", "STOPPED", "TERMINATED")
 class GroupState:
     target: int | None
     creating: int
-    """Instances that it still has to create, or create again."""
+    """The number of instances that the group still creates or recreates."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupError:
-    """A failed attempt on an instance."""
+    """A failed attempt to create or change an instance."""
 
     at: float
     """Unix seconds by Google's clock."""
@@ -65,37 +65,37 @@ class ManagedInstance(Struct, frozen=True, rename="camel"):
 
 
 def group_state(answer: Mapping[str, Any]) -> GroupState:
-    told = _read(answer, Manager) or Manager()
-    actions = told.current_actions
-    return GroupState(told.target_size, actions.creating + actions.creating_without_retries + actions.recreating)
+    reported = _read(answer, Manager) or Manager()
+    actions = reported.current_actions
+    return GroupState(reported.target_size, actions.creating + actions.creating_without_retries + actions.recreating)
 
 
 def group_errors(answer: Mapping[str, Any]) -> Iterator[GroupError]:
-    for told in _items(answer, "items", ListedError):
-        instance = told.instance_action_details.instance.rpartition("/")[2]
-        if told.timestamp.tzinfo is not None:
-            yield GroupError(told.timestamp.timestamp(), instance, told.error.code, told.error.message)
+    for reported in _items(answer, "items", ListedError):
+        instance = reported.instance_action_details.instance.rpartition("/")[2]
+        if reported.timestamp.tzinfo is not None:
+            yield GroupError(reported.timestamp.timestamp(), instance, reported.error.code, reported.error.message)
 
 
-def instances_told(answer: Mapping[str, Any], *, pending_only: bool = False) -> Iterator[str]:
-    """Names of the group's instances; pending ones have no machine yet, or no more."""
-    for told in _items(answer, "managedInstances", ManagedInstance):
-        is_pending = told.current_action in CREATING and told.instance_status in NO_MACHINE
+def instances_in(answer: Mapping[str, Any], *, pending_only: bool = False) -> Iterator[str]:
+    """Names of the group's instances. A pending instance has no machine."""
+    for reported in _items(answer, "managedInstances", ManagedInstance):
+        is_pending = reported.current_action in CREATING and reported.instance_status in NO_MACHINE
         if is_pending or not pending_only:
-            yield told.instance.rpartition("/")[2]
+            yield reported.instance.rpartition("/")[2]
 
 
 def _items(answer: Mapping[str, Any], key: str, kind: type[T]) -> Iterator[T]:
-    """Items of an answer; those with another shape are skipped."""
-    told = answer.get(key)
-    for each in told if isinstance(told, list) else ():
+    """Valid items of an answer."""
+    reported = answer.get(key)
+    for each in reported if isinstance(reported, list) else ():
         read = _read(each, kind)
         if read is not None:
             yield read
 
 
-def _read(told: object, kind: type[T]) -> T | None:
+def _read(reported: object, kind: type[T]) -> T | None:
     try:
-        return msgspec.convert(told, kind)
+        return msgspec.convert(reported, kind)
     except msgspec.ValidationError:
         return None

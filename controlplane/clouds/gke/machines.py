@@ -1,4 +1,4 @@
-"""What Compute tells of machines, to what we know of them. Pure."""
+"""Decoding of Compute's lists of machines. Pure."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -16,7 +16,7 @@ MACHINE_FIELDS = (
     "scheduling(provisioningModel,preemptible),guestAccelerators)"
 )
 FREE = ("TERMINATED", "STOPPED", "SUSPENDED")
-"""Machines that cost nothing any more, but for their disks."""
+"""States in which a machine costs nothing except for its disks."""
 
 
 class Scheduling(Struct, frozen=True, rename="camel"):
@@ -42,12 +42,12 @@ class Instance(Struct, frozen=True, rename="camel"):
     guest_accelerators: tuple[GuestAccelerator, ...] = ()
 
 
-def machines_told(answer: Mapping[str, Any]) -> Iterator[MachineInfo]:
-    """Of an aggregated list; what is not told as Compute tells it is passed over."""
+def machines_in(answer: Mapping[str, Any]) -> Iterator[MachineInfo]:
+    """Machines of an aggregated list that cost money. Invalid items are skipped."""
     items = answer.get("items")
     for scope in items.values() if isinstance(items, Mapping) else ():
-        told = scope.get("instances") if isinstance(scope, Mapping) else None
-        for each in told if isinstance(told, list) else ():
+        reported = scope.get("instances") if isinstance(scope, Mapping) else None
+        for each in reported if isinstance(reported, list) else ():
             try:
                 instance = msgspec.convert(each, Instance)
             except msgspec.ValidationError:

@@ -1,6 +1,6 @@
-"""Maintenance exclusions: in a release channel they are the only way to keep nodes from being upgraded.
+"""Maintenance exclusions: in a release channel, only they prevent node upgrades.
 
-Repairs and emergency upgrades come all the same, and no exclusion outlasts the support of a cluster's version.
+They do not prevent repairs and emergency upgrades, and none outlasts the support of a cluster's version.
 """
 
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ def exclusion(now_unix_s: float, until_unix_s: float) -> dict[str, Any]:
 def renewed(
     policy: "container_v1.MaintenancePolicy", now_unix_s: float, until_unix_s: float
 ) -> "container_v1.MaintenancePolicy":
-    """The same policy, with our exclusion until then. Windows and exclusions of other people stay as they are."""
+    """The policy with Tradewind's exclusion renewed. Windows and exclusions of other people do not change."""
     changed = type(policy)(policy)
     window: Any = changed.window
     window.maintenance_exclusions[EXCLUSION] = exclusion(now_unix_s, until_unix_s)
@@ -36,9 +36,9 @@ def renewed(
 
 
 def excluded_until(policy: "container_v1.MaintenancePolicy", now_unix_s: float) -> float | None:
-    """Until when any exclusion forbids upgrades of nodes; None where none does now.
+    """Unix seconds until which an exclusion prevents node upgrades; None if no exclusion prevents them now.
 
-    An exclusion until the end of support may have no end time: its end is unknown, so it does not count.
+    An exclusion until the end of support may have no end time and then does not count.
     """
     times = [
         (each.start_time.timestamp(), each.end_time.timestamp())

@@ -1,6 +1,6 @@
-"""Prices that move, where somebody tells them: a page with a JSON list of `MarketPrice`.
+"""Current prices from a page with a JSON list of `MarketPrice`.
 
-Google's own spot prices are those of a list that changes once a month at most: there is no such page of Google's.
+Google has no such page: its spot prices are in a list that changes at most once a month.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ from controlplane.clouds.interface import MarketPrice
 from messages.decoding import Undecodable, decode
 
 Prices = Annotated[list[MarketPrice], Meta(max_length=100_000)]
-DEAREST = 10**15
+MAX_MICRO_USD = 10**15
 
 
 class MarketClient:
@@ -35,20 +35,21 @@ class MarketClient:
             async with self._session.get(self._url) as response:
                 payload = await response.read()
         except TimeoutError:
-            raise CallFailed(Code.DEADLINE_EXCEEDED, f"Prices were not told in time at {self._url}") from None
+            raise CallFailed(Code.DEADLINE_EXCEEDED, f"{self._url} did not answer with prices in time") from None
         except aiohttp.ClientError as error:
-            raise CallFailed(Code.UNAVAILABLE, f"Prices cannot be had at {self._url}: {error}") from None
+            raise CallFailed(Code.UNAVAILABLE, f"cannot read prices from {self._url}: {error}") from None
         if response.status != 200:
-            raise CallFailed(Code.UNAVAILABLE, f"Prices cannot be had at {self._url}: it answers {response.status}")
+            raise CallFailed(Code.UNAVAILABLE, f"cannot read prices from {self._url}: status {response.status}")
         try:
             prices = decode(payload, Prices)
         except Undecodable as error:
-            raise CallFailed(Code.INVALID_ARGUMENT, f"{self._url} tells no prices: {error}") from None
-        return [replace(price, accelerator=canonical(price.accelerator)) for price in prices if _is_honest(price)]
+            raise CallFailed(Code.INVALID_ARGUMENT, f"{self._url} has no valid list of prices: {error}") from None
+        return [replace(price, accelerator=canonical(price.accelerator)) for price in prices if _is_valid(price)]
 
     async def close(self) -> None:
         await self._session.close()
 
 
-def _is_honest(price: MarketPrice) -> bool:
-    return all(0 <= amount <= DEAREST for amount in (price.spot_micro_usd_per_hour, price.on_demand_micro_usd_per_hour))
+def _is_valid(price: MarketPrice) -> bool:
+    amounts = (price.spot_micro_usd_per_hour, price.on_demand_micro_usd_per_hour)
+    return all(0 <= amount <= MAX_MICRO_USD for amount in amounts)

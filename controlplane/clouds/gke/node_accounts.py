@@ -1,4 +1,4 @@
-"""What the service account of nodes needs in Google Cloud, and the commands that grant it.
+"""The roles that the service account of nodes needs, and the commands that grant them.
 
 In newer organisations the default compute account has no roles: nodes start and cost money, but cannot pull images from
 Artifact Registry.
@@ -17,19 +17,19 @@ MISSING_PERMISSIONS = "NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS"
 NODE_ROLE = "roles/container.defaultNodeServiceAccount"
 PULL_ROLE = "roles/artifactregistry.reader"
 DEFAULT_ACCOUNT = "default"
-"""How GKE calls the project's default compute account in a node's configuration."""
+"""GKE's name of the project's default compute account in a node's configuration."""
 _REGISTRY = re.compile(r"^(?:[a-z0-9-]+-docker\.pkg\.dev|(?:[a-z]+\.)?gcr\.io)/([a-z0-9.:-]+)/")
 _PROJECT = re.compile(r"/projects/([^/]+)/")
 
 
 def pull_hint(image: str, project: str, account: str | None) -> str:
-    """How to let nodes pull an image of Google's registries; empty for images elsewhere."""
+    """How to let nodes pull an image from Google's registries; empty for other registries."""
     found = _REGISTRY.match(image)
     return f"run `{_grant(found[1], project, account, PULL_ROLE)}`" if found is not None else ""
 
 
 def advice_on(cluster: "container_v1.Cluster") -> str:
-    """What to grant where GKE says that the nodes of a cluster lack permissions; empty where it does not."""
+    """The roles to grant if GKE reports that nodes of the cluster lack permissions; otherwise empty."""
     if not any(name_of(condition.code) == MISSING_PERMISSIONS for condition in cluster.conditions):
         return ""
     found = _PROJECT.search(cluster.self_link)
@@ -44,7 +44,7 @@ def _known(accounts: Iterable[str]) -> list[str]:
 
 
 def _grant(where: str, project: str, account: str | None, role: str) -> str:
-    """`where` is the project that the role is granted in, `project` that of the nodes."""
+    """The command that grants a role in the project `where`; `project` is the project of the nodes."""
     if account in (None, "", DEFAULT_ACCOUNT):
         number = f"$(gcloud projects describe {project} --format='value(projectNumber)')"
         account = f"{number}-compute@developer.gserviceaccount.com"

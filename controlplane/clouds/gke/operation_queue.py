@@ -1,4 +1,4 @@
-"""Whose turn it is: one operation at a time on a pool, a few at a time in a cluster."""
+"""The queue of operations: one at a time on a pool, a few at a time in a cluster."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,7 +10,7 @@ from runtime.errors import Temporary
 
 
 class NoTurn(Temporary):
-    """Others were busy for too long."""
+    """Other operations did not end in time."""
 
 
 @dataclass(slots=True)
@@ -28,9 +28,10 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, cluster: ClusterName, pool: str | None, what: str) -> AsyncIterator[None]:
-        """Raises `NoTurn`. Without a pool it is the cluster itself that is operated on.
+        """Wait until the operation may run. Without a pool it concerns the cluster itself. Raises `NoTurn`.
 
-        First the pool's turn, then the cluster's: who waits for a pool takes no place from the others of the cluster.
+        It waits for its pool first and then for its cluster, so that operations that wait for a pool do not block
+        operations on other pools of the cluster.
         """
         lines = (((cluster, pool or ""), 1), ((cluster,), self._at_once))
         async with AsyncExitStack() as held:
@@ -40,7 +41,7 @@ class Turns:
                     for waiting_at, places in lines:
                         await held.enter_async_context(self._place(waiting_at, places, what))
             except TimeoutError:
-                raise NoTurn(self._in_the_way(waiting_at)) from None
+                raise NoTurn(self._describe_running(waiting_at)) from None
             yield
 
     @asynccontextmanager
@@ -58,7 +59,7 @@ class Turns:
             if not line.users:
                 del self._lines[key]
 
-    def _in_the_way(self, key: tuple[str, ...]) -> str:
+    def _describe_running(self, key: tuple[str, ...]) -> str:
         line = self._lines.get(key)
         running = ", ".join(line.running.values()) if line is not None else ""
-        return f"after {self._wait_s:g} s of waiting others are still under way: {running or 'unknown'}"
+        return f"other operations still run after a wait of {self._wait_s:g} s: {running or 'unknown'}"

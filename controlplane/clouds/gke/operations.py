@@ -1,4 +1,4 @@
-"""Operations of the cloud: asked for when it is their turn, asked after until they end, each with one outcome."""
+"""Operations of the cloud: each waits for its turn, is requested and polled until it ends, and has one outcome."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,9 +17,9 @@ POLL_GROWTH = 1.5
 
 Classify = Callable[[CallFailed, str], Outcome]
 Watch = Callable[[OperationReport], Awaitable[Outcome | None]]
-"""Looks after an operation that runs. An outcome ends the wait; a `CallFailed` is passed over."""
+"""A check of a running operation. An outcome ends the wait; a `CallFailed` is ignored."""
 WhenBusy = Callable[[Busy], Awaitable[Outcome]]
-"""What to do instead where GKE is busy."""
+"""What to do instead if GKE is busy."""
 
 
 class OperationSource(Protocol):
@@ -46,7 +46,7 @@ class Operations:
         watch: Watch | None = None,
         when_busy: WhenBusy | None = None,
     ) -> Outcome:
-        """Asks, then waits for the end. A call that nobody answered is not made again: it may have been heard."""
+        """Request an operation and wait for its end. An unanswered request is not repeated: GKE may have it."""
 
         async def act() -> Outcome:
             try:
@@ -68,7 +68,7 @@ class Operations:
         act: Callable[[], Awaitable[Outcome]],
         classify: Classify = call_outcome,
     ) -> Outcome:
-        """What takes its turn like the others, but knows its own end. A `CallFailed` of it becomes an outcome."""
+        """Run `act` when it is its turn. A `CallFailed` becomes an outcome."""
         try:
             async with self._turns.turn(cluster, pool, what):
                 return await act()
@@ -93,11 +93,11 @@ class Operations:
                 heard_s = self._clock.monotonic_s()
             except CallFailed as failed:
                 if failed.code is Code.NOT_FOUND:
-                    return Unreachable(f"{what}: GKE does not know its operation {report.name} any more")
-                if not _may_pass(failed):
+                    return Unreachable(f"{what}: GKE has forgotten its operation {report.name}")
+                if not _is_temporary(failed):
                     return call_outcome(failed, settings.project)
                 if self._clock.monotonic_s() - heard_s > settings.lost_s:
-                    return Unreachable(f"{what}: {report.name} was begun, but its end is unknown: {failed.message}")
+                    return Unreachable(f"{what}: {report.name} began, but its result is unknown: {failed.message}")
             if watch is not None and not report.ended and self._clock.monotonic_s() >= look_s:
                 seen = await _look(watch, report)
                 if seen is not None:
@@ -120,5 +120,5 @@ async def _look(watch: Watch, report: OperationReport) -> Outcome | None:
         return None
 
 
-def _may_pass(failed: CallFailed) -> bool:
+def _is_temporary(failed: CallFailed) -> bool:
     return failed.code in UNANSWERED or failed.code is Code.RESOURCE_EXHAUSTED

@@ -1,4 +1,4 @@
-"""The Cloud Billing Catalog API over HTTP: all pages or nothing, each tried again for a while, all within a bound."""
+"""The Cloud Billing Catalog API over HTTP. A fetch has retries and a time limit, and returns all pages or fails."""
 
 import asyncio
 import re
@@ -30,29 +30,29 @@ FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 20.0
 PAYS = "X-Goog-User-Project"
 _PROJECT = re.compile(r"in project ([a-z0-9.:-]+) before")
-AGAIN_LATER = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
+TEMPORARY = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
 
 Account = Callable[[], Awaitable[Mapping[str, str]]]
 """HTTP headers that identify the caller and the project that pays."""
 
 
 class PriceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`TRADEWIND_PRICES_URL` and so on. Without a key and without a token nothing is fetched."""
+    """Settings of the environment, such as `TRADEWIND_PRICES_URL`. Without a key or token nothing is fetched."""
 
     url: Annotated[str, Meta(pattern=r"^https?://")] = "https://cloudbilling.googleapis.com"
     api_key: str | None = None
-    """A key of a project with the Cloud Billing API; it needs no rights."""
+    """A key of a project with the Cloud Billing API; it needs no permissions."""
     token: str | None = None
-    """An OAuth access token, instead of a key. It expires: a master of a fleet uses its own account's."""
+    """An OAuth access token instead of a key. It expires: a master with a fleet uses the token of its own account."""
     project: str | None = None
     """The project that pays for calls with the token; a user's token needs one."""
     cache: str | None = None
-    """A file; without it `tradewind/gcp-prices.json` in the user's cache folder."""
+    """A file; None: `tradewind/gcp-prices.json` in the user's cache folder."""
     every_s: Annotated[float, Meta(ge=60, le=30 * 86400)] = 86400.0
     call_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
-    """How long one page may take."""
+    """Seconds that one page may take."""
     attempts: Annotated[int, Meta(ge=1, le=20)] = 5
-    """For each page."""
+    """Attempts for each page."""
     total_s: Annotated[float, Meta(gt=0, le=3600)] = 300.0
 
 
@@ -76,7 +76,7 @@ class GooglePrices:
     def why_not(self) -> str:
         if self._settings.api_key or self._settings.token or self._account:
             return ""
-        return "neither a key nor a token is set; set TRADEWIND_PRICES_API_KEY to refresh them."
+        return "neither a key nor a token is set; set TRADEWIND_PRICES_API_KEY to refresh the prices."
 
     async def fetch(self, offers: Iterable[Offer]) -> Sequence[Price]:
         async with aiohttp.ClientSession(trust_env=True) as session:
@@ -92,7 +92,7 @@ def open_prices(
     on_change: OnChange = lambda catalog: None,
     rest: Rest = asyncio.sleep,
 ) -> Prices:
-    """With what was fetched before. Reads a file."""
+    """Prices with those of the last fetch. Reads a file."""
     given = settings.cache
     cache_file = placed(given, current_folder(), "TRADEWIND_PRICES_CACHE") if given else cache.default_cache()
     prices = Prices(shipped, GooglePrices(settings, account, rest), cache_file, on_change=on_change, rest=rest)
@@ -101,7 +101,7 @@ def open_prices(
 
 
 def known_prices(environ: Mapping[str, str], account: Account | None = None) -> Prices:
-    """As the environment says. Reads files. Raises `UserError` for settings that cannot be used."""
+    """Prices with the settings of the environment. Reads files. Raises `UserError` for unusable settings."""
     settings = read_settings(PriceSettings, environ, prefix=ENVIRONMENT_PREFIX)
     return open_prices(shipped_catalog(), settings, account=account)
 
@@ -113,12 +113,12 @@ async def fetch_skus(
     account: Account | None = None,
     rest: Rest = asyncio.sleep,
 ) -> list[Sku]:
-    """Raises `PricesAway` or `PricesRefused`."""
+    """Fetch all SKUs. Raises `PricesAway` or `PricesRefused`."""
     try:
         async with asyncio.timeout(settings.total_s):
             return await _all_pages(session, settings, account, rest)
     except TimeoutError:
-        raise PricesAway(f"{settings.url} did not give all its pages within {settings.total_s:g} s.") from None
+        raise PricesAway(f"{settings.url} did not return all pages within {settings.total_s:g} s.") from None
 
 
 async def _all_pages(
@@ -133,7 +133,7 @@ async def _all_pages(
         if not page_token:
             return skus
         if page_token in seen:
-            raise PricesRefused(f"{settings.url} gives the same page again and again.")
+            raise PricesRefused(f"{settings.url} returned the same page twice.")
         seen.add(page_token)
     raise PricesRefused(f"{settings.url} has more than {MAX_PAGES} pages.")
 
@@ -149,7 +149,7 @@ async def _page_in_time(
             if attempt == settings.attempts:
                 raise
         await rest(next(waits_s))
-    raise AssertionError("the last attempt answers or raises")
+    raise AssertionError("the last attempt returns or raises")
 
 
 async def _page(
@@ -166,8 +166,8 @@ async def _page(
         ) as response:
             content = await _bounded(response, settings)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise PricesAway(f"{settings.url} cannot be reached: {str(error) or type(error).__name__}.") from error
-    if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR or response.status in AGAIN_LATER:
+        raise PricesAway(f"cannot reach {settings.url}: {str(error) or type(error).__name__}.") from error
+    if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR or response.status in TEMPORARY:
         raise PricesAway(f"{settings.url} answered with status {response.status}.")
     if response.status != HTTPStatus.OK:
         raise _refused(settings.url, response.status, content, headers.get(PAYS, ""))
@@ -178,7 +178,7 @@ async def _page(
 
 
 async def _headers(settings: PriceSettings, account: Account | None) -> Mapping[str, str]:
-    """In a header, as an address is written to logs."""
+    """HTTP headers with the key or token. They are not in the URL, because URLs are written to logs."""
     pays = {PAYS: settings.project} if settings.project else {}
     if settings.api_key:
         return {"X-Goog-Api-Key": settings.api_key}
@@ -187,9 +187,9 @@ async def _headers(settings: PriceSettings, account: Account | None) -> Mapping[
     try:
         return {**await account(), **pays} if account is not None else {}
     except Temporary as error:
-        raise PricesAway(f"There is no token for the price list just now: {error}") from error
+        raise PricesAway(f"cannot fetch a token for the price list now: {error}") from error
     except UserError as error:
-        raise PricesRefused(f"There is no token for the price list: {error}") from error
+        raise PricesRefused(f"cannot fetch a token for the price list: {error}") from error
 
 
 async def _bounded(response: aiohttp.ClientResponse, settings: PriceSettings) -> bytes:
@@ -215,15 +215,15 @@ def _refused(url: str, status: int, content: bytes, project: str) -> PricesRefus
         error = decode(content, _Refusal).error
     except Undecodable:
         error = _Error()
-    said = error.message[:300] or "it gave no reason"
+    said = error.message[:300] or "without a reason"
     reasons = [str(each.get("reason", "")) for each in error.details]
     named = _PROJECT.search(said)
     hint = _hint(reasons, said, project or (named[1] if named else "PROJECT"))
-    return PricesRefused(f"{url} refused with status {status}: {said}", hint)
+    return PricesRefused(f"{url} refused the request with status {status}: {said}", hint)
 
 
 def _hint(reasons: list[str], said: str, project: str) -> str:
-    """What to run, in the order in which Google checks."""
+    """The command that removes the cause, in the order of Google's checks."""
     if "requires a quota project" in said:
         return "Run: gcloud auth application-default set-quota-project PROJECT; or set TRADEWIND_PRICES_PROJECT."
     if "USER_PROJECT_DENIED" in reasons:
@@ -233,4 +233,4 @@ def _hint(reasons: list[str], said: str, project: str) -> str:
         )
     if "SERVICE_DISABLED" in reasons or "has not been used in project" in said:
         return f"Run: gcloud services enable cloudbilling.googleapis.com --project={project}"
-    return "docs/catalog.md says what the price list needs."
+    return "docs/catalog.md describes what the price list needs."

@@ -1,8 +1,8 @@
-"""Google's Cloud Billing Catalog, read: SKUs of cores, memory and GPUs become prices of whole machines.
+"""Prices of whole machines from the SKUs of Google's Cloud Billing Catalog.
 
-The API prices parts. A machine costs its cores and memory at its family's rate, and its GPUs; spot and on-demand parts
-are SKUs of their own. Descriptions are matched whole: commitments, reservations, sole tenancy, custom machines and
-GPUs of other machine families have descriptions that resemble these.
+The API prices parts. A machine costs its cores and memory at its family's rate, and its GPUs. Spot and on-demand parts
+have separate SKUs. Patterns match the start of a description up to `running in`, because commitments, reservations,
+sole tenancy, custom machines and GPUs of other machine families have similar descriptions.
 """
 
 import re
@@ -19,7 +19,7 @@ from controlplane.catalog.price_list import Price
 NANO_PER_USD = 10**9
 USAGE_IS_SPOT = {"OnDemand": False, "Preemptible": True}
 HOST_FAMILIES = {"n1": "N1 Predefined", "g2": "G2", "a2": "A2", "a3": "A3"}
-"""By how the machine type begins."""
+"""Machine families by the first part of the machine type."""
 UNITS = {"core": "h", "ram": "GiBy.h", "gpu": "h"}
 
 _GPUS = {
@@ -30,7 +30,7 @@ _GPUS = {
     "tesla a100 80gb": "A100-80",
     "h100 80gb": "H100",
 }
-"""The catalog's names, by those of the price list in lower case."""
+"""The catalog's names of GPUs by the names of the price list in lower case."""
 _SPOT_GPU = r"(?: attached to (?:spot )?preemptible vms)?"
 _GPU = re.compile(rf"^nvidia (?P<gpu>{'|'.join(map(re.escape, _GPUS))}) gpu{_SPOT_GPU} running in ", re.IGNORECASE)
 _FAMILIES = "|".join(HOST_FAMILIES.values())
@@ -41,7 +41,7 @@ _HOST = re.compile(
 
 
 class Money(Struct, frozen=True):
-    """As Google writes it: int64 is text in its JSON, and zero is left out."""
+    """An amount in Google's JSON, which writes int64 as text and omits zero."""
 
     currency: str = msgspec.field(name="currencyCode", default="")
     units: Annotated[str, Meta(pattern=r"^\d{1,9}\Z")] = "0"
@@ -73,14 +73,14 @@ class Sku(Struct, frozen=True, rename="camel"):
 
 
 class Page(Struct, frozen=True, rename="camel"):
-    """`skus` has no default: an answer without it is not an answer of this API."""
+    """One page of SKUs. `skus` has no default: an answer without it does not come from this API."""
 
     skus: tuple[Sku, ...]
     next_page_token: str = ""
 
 
 class Part(NamedTuple):
-    """What is priced: a core or a GiB of a family, or a GPU."""
+    """An item with a price: a core or a GiB of a family, or a GPU."""
 
     kind: str
     of: str
@@ -89,11 +89,11 @@ class Part(NamedTuple):
 
 
 Parts = Mapping[Part, int]
-"""Nano-dollars an hour."""
+"""Prices in nano-dollars an hour."""
 
 
 def parts_of(skus: Iterable[Sku]) -> dict[Part, int]:
-    """Of a part that is listed twice the dearer price counts: no plan passes its budget for a doubt."""
+    """The price of each part. If a part has two prices, the higher one counts, so that no plan exceeds its budget."""
     parts: dict[Part, int] = {}
     for sku in skus:
         named, nano_usd = _named(sku), _nano_usd(sku)
@@ -109,7 +109,7 @@ def parts_of(skus: Iterable[Sku]) -> dict[Part, int]:
 
 
 def prices_of(parts: Parts, offers: Iterable[Offer]) -> tuple[Price, ...]:
-    """Of every machine all of whose parts have a price."""
+    """Prices of the machines for which all parts have a price."""
     machines = {(offer.region, offer.machine_type, offer.accelerator): offer for offer in offers}
     found = (_price(parts, offer, spot) for offer in machines.values() for spot in (True, False))
     return tuple(price for price in found if price is not None)
@@ -129,7 +129,7 @@ def _price(parts: Parts, offer: Offer, spot: bool) -> Price | None:
 
 
 def _named(sku: Sku) -> tuple[str, str] | None:
-    """The kind of part, and of what."""
+    """The kind of part, and its family or GPU; None for other SKUs."""
     if sku.category.usage_type not in USAGE_IS_SPOT:
         return None
     if (gpu := _GPU.match(sku.description)) is not None:
@@ -145,7 +145,7 @@ def _unit(sku: Sku) -> str:
 
 
 def _nano_usd(sku: Sku) -> int | None:
-    """Of the newest price's last tier: the first is sometimes a free allowance."""
+    """The price of the newest entry's last tier: the first tier may be a free allowance."""
     if not sku.pricing_info or not sku.pricing_info[-1].pricing_expression.tiered_rates:
         return None
     price = sku.pricing_info[-1].pricing_expression.tiered_rates[-1].unit_price

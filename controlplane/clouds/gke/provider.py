@@ -1,4 +1,4 @@
-"""Google Kubernetes Engine as a provider. Light: Google's libraries are imported when a cloud is opened."""
+"""Google Kubernetes Engine as a provider. It imports Google's libraries when a cloud is opened."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -35,7 +35,7 @@ class GkeProvider:
         return await GkeCloud.open(gke_settings(fleet, environ), gke_config(fleet))
 
     def prices(self, fleet: GkeFleet, environ: Environ, cloud: Cloud) -> Prices:
-        # A stand-in's token is of no use to Google, and must not be sent there.
+        # The token of a stand-in is useless at Google and must not be sent there.
         is_google = gke_settings(fleet, environ).endpoint == GOOGLE.endpoint
         account = cloud.api_headers if is_google and isinstance(cloud, GkeCloud) else None
         return known_prices(environ, account)

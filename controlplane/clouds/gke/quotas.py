@@ -1,6 +1,6 @@
-"""Compute's quotas: what one node of a pool takes of each, and what a refusal says of them.
+"""Compute's quotas: what one node of a pool needs of each, and how to read a refusal.
 
-Metrics that are not listed by Compute limit nothing here: where they do, the refusal of the call says so.
+A metric that Compute does not list limits nothing here; if it does limit, GKE refuses the request.
 """
 
 import re
@@ -22,7 +22,7 @@ _GPUS = {
 _CPUS = {"e2": "CPUS", "f1": "CPUS", "g1": "CPUS", "n1": "CPUS", "g2": "CPUS"} | {
     series: f"{series.upper()}_CPUS" for series in ("a2", "c2", "c2d", "c3", "n2", "n2d", "t2d")
 }
-"""By machine series; that G2 machines count against `CPUS` is not verified against Google."""
+"""CPU metrics by machine series. Not verified at Google: G2 machines count against `CPUS`."""
 _DISKS = {"pd-standard": "DISKS_TOTAL_GB", "pd-balanced": "SSD_TOTAL_GB", "pd-ssd": "SSD_TOTAL_GB"}
 _SHARED_CORE = {"e2-micro": 2, "e2-small": 2, "e2-medium": 2, "f1-micro": 1, "g1-small": 1}
 _VCPUS = re.compile(r"-(?:standard|highmem|highcpu)-(\d+)\Z|(?:\A|-)custom-(\d+)-")
@@ -41,9 +41,9 @@ _INSIDE = re.compile(
 
 
 def needs(plan: PoolPlan, quotas: Iterable[Quota], config: GkeConfig) -> Needs:
-    """What one node takes of these quotas.
+    """What one node needs of these quotas.
 
-    A spot quota of 0 means that none was granted: spot nodes then count against the ordinary one.
+    A spot quota of 0 means that none was granted: spot nodes then count against the on-demand quota.
     """
     kind, region, limits = plan.kind, plan.kind.region, {quota.key: quota.limit for quota in quotas}
 
@@ -75,25 +75,32 @@ def quotas_page(project: str) -> str:
 
 
 def exceeded(project: str, said: str) -> QuotaExceeded:
-    """From Google's text: the quotas that are too small, and where to ask for more."""
+    """The outcome of Google's text: the quotas that are too small, and where to ask for more."""
     found = list(_shortfalls(said))
     gist = "; ".join(text for text, _ in found) or _inside(said)
+    return QuotaExceeded(with_page(gist, project), tuple(short for _, short in found))
+
+
+def with_page(text: str, project: str) -> str:
+    """The text with the page on which a person requests more quota."""
     page = quotas_page(project)
-    detail = gist if page in gist else f"{gist.rstrip('.')}. Ask for more at {page}"
-    return QuotaExceeded(detail, tuple(short for _, short in found))
+    return text if page in text else f"{text.rstrip('.')}. Ask for more at {page}"
+
+
+def too_small(short: Shortfall, limit: float) -> str:
+    where = "of the region" if short.is_regional else "of the project"
+    amounts = f"{short.requested:g} more requested, {short.available:g} of {limit:g} available"
+    return f"quota {short.metric} {where} is too small: {amounts}"
 
 
 def _shortfalls(said: str) -> Iterator[tuple[str, Shortfall]]:
     for scope, metric, required, _, limit, available in _SHORT.findall(said):
-        is_regional = scope.lower() == "regional"
-        where = "of the region" if is_regional else "of the project"
-        text = f"quota {metric} {where} is too small: {float(required):g} more requested, "
-        text += f"{float(available):g} of {float(limit):g} available"
-        yield text, Shortfall(metric, is_regional, float(required), float(available))
+        short = Shortfall(metric, scope.lower() == "regional", float(required), float(available))
+        yield too_small(short, float(limit)), short
 
 
 def _inside(said: str) -> str:
-    """GKE wraps what Compute said in a history of its own: the one sentence that matters, where it is found."""
+    """Compute's message, which GKE puts inside a longer text; the whole text if it is not found."""
     found = _INSIDE.search(said)
     return found[0] if found is not None else said
 

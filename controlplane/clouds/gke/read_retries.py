@@ -1,4 +1,4 @@
-"""Reads are harmless: tried again for a while, when nobody answers or too many ask."""
+"""Retries of reads that got no answer or were throttled. Reads change nothing, so retries are safe."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,8 +13,8 @@ _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
 
 
-async def patiently(read: Callable[[], Awaitable[T]], for_s: float) -> T:
-    """Raises the last `CallFailed` when the time is over, any other at once."""
+async def retry_read(read: Callable[[], Awaitable[T]], for_s: float) -> T:
+    """Retry a read for some seconds, then raise its last `CallFailed`. Raises permanent errors at once."""
     last = CallFailed(Code.DEADLINE_EXCEEDED, f"no answer within {for_s:g} s")
     try:
         async with asyncio.timeout(for_s) as limit:
@@ -25,7 +25,7 @@ async def patiently(read: Callable[[], Awaitable[T]], for_s: float) -> T:
                     if failed.code not in UNANSWERED and failed.code is not Code.RESOURCE_EXHAUSTED:
                         raise
                     last = failed
-                # aiohttp takes our end for its own where both times are over at once, as after a pause of the process.
+                # If both timeouts expire at once, for example after a pause of the process, aiohttp reports its own.
                 if limit.expired():
                     break
                 await asyncio.sleep(pause_s)

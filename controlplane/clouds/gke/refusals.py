@@ -1,6 +1,6 @@
-"""Nodes that Compute refuses: found by the errors of their instance group, and given up by name.
+"""Nodes that Compute refuses: they are found by the errors of their instance group and removed by name.
 
-GKE reports a stockout when its operation ends, after up to 35 minutes. The group has the refusal within seconds.
+GKE reports a stockout when its operation ends, after up to 35 minutes. The group shows the refusal within seconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class Refusals:
         return PoolWatch(self, location, pool)
 
     async def groups(self, location: str, pool: PoolRef) -> Sequence[InstanceGroup]:
-        """None while the pool is so new that it has no group."""
+        """The instance groups of a pool; empty if the pool is so new that it has none."""
         return (await self._source.pool(location, pool)).groups
 
     async def recent(self, groups: Sequence[InstanceGroup]) -> RecentShortage | None:
@@ -44,7 +44,7 @@ class Refusals:
         return RecentShortage(problem, age_s)
 
     async def refused(self, group: InstanceGroup, since: float = 0.0) -> dict[str, tuple[float, Problem]]:
-        """Missing instances that were refused since then (Unix seconds of Google's clock): for how long, and why."""
+        """Missing instances that were refused after `since` (Unix seconds at Google), each with its age and reason."""
         errors, now = await self._compute.errors(group)
         found: dict[str, tuple[float, Problem]] = {}
         for error in sorted(errors, key=lambda error: error.at):
@@ -54,8 +54,8 @@ class Refusals:
         pending = await self._compute.instances(group, pending_only=True) if found else ()
         return {name: refusal for name, refusal in found.items() if name in pending}
 
-    async def give_up(self, group: InstanceGroup, names: Sequence[str]) -> int:
-        """Deletes these instances by name, and answers with the group's target after that."""
+    async def remove(self, group: InstanceGroup, names: Sequence[str]) -> int:
+        """Delete these instances by name and return the group's new target."""
         target = (await self._compute.group(group)).target or 0
         await self._compute.delete_instances(group, names)
         return max(0, target - len(names))
@@ -64,7 +64,7 @@ class Refusals:
         return await self._compute.instances(group, pending_only=True)
 
     async def lower(self, location: str, pool: PoolRef, size: int, busy: Busy) -> Outcome:
-        """Shrinks a pool that GKE is busy with, if only instances without a machine are in surplus."""
+        """Shrink a pool that GKE is busy with, if its surplus instances have no machine."""
         groups = await self.groups(location, pool)
         if len(groups) != 1:
             return busy
@@ -76,7 +76,7 @@ class Refusals:
         return Done()
 
     async def empty(self, location: str, pool: PoolRef, busy: Busy) -> Outcome:
-        """Deletes all machines of a pool that GKE is too busy to delete, so that they cost nothing meanwhile."""
+        """Delete all machines of a pool that GKE is too busy to delete, so that they cost nothing meanwhile."""
         for group in await self.groups(location, pool):
             names = sorted(await self._compute.instances(group))
             await self._compute.delete_instances(group, names)
@@ -84,7 +84,7 @@ class Refusals:
 
 
 class PoolWatch:
-    """Looks at the groups of one pool while an operation raises it."""
+    """A check of the groups of one pool while an operation enlarges it."""
 
     def __init__(self, refusals: Refusals, location: str, pool: PoolRef) -> None:
         self._refusals = refusals
@@ -94,7 +94,7 @@ class PoolWatch:
         self._last: set[str] = set()
 
     async def __call__(self, report: OperationReport) -> PartlyDone | None:
-        """Gives up what was refused since the operation began, as soon as no more refusals come."""
+        """Remove the instances that were refused since the operation began, once no more refusals come."""
         if report.started_at is None:
             return None
         self._groups = self._groups or await self._refusals.groups(self._location, self._pool)
@@ -103,12 +103,12 @@ class PoolWatch:
         is_settled, self._last = names == self._last, names
         if not names or not (is_settled or await self._is_all(refused)):
             return None
-        sizes = [await self._refusals.give_up(group, sorted(found)) for group, found in refused.items()]
+        sizes = [await self._refusals.remove(group, sorted(found)) for group, found in refused.items()]
         problems = [problem for found in refused.values() for _, problem in found.values()]
         return PartlyDone(sum(sizes), min(problems, key=_rank))
 
     async def _is_all(self, refused: Mapping[InstanceGroup, Mapping[str, object]]) -> bool:
-        """Whether nothing else is pending, so that nothing more can be refused."""
+        """Check that no other instance is pending, so that no more can be refused."""
         for group, found in refused.items():
             if await self._refusals.all_pending(group) - found.keys():
                 return False
@@ -116,5 +116,5 @@ class PoolWatch:
 
 
 def _rank(problem: Problem) -> int:
-    """Order of several refusals: those that need a person come first."""
+    """The order of several refusals: refusals that need a person come first."""
     return (Refused, QuotaExceeded, StockedOut).index(type(problem))

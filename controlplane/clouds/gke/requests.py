@@ -1,4 +1,7 @@
-"""Plans to GKE's requests, and what GKE tells to what we know. Pure; requests are plain data in GKE's field names."""
+"""Translation of plans into GKE's requests and of GKE's answers into our types. Pure.
+
+Requests are plain data with GKE's field names.
+"""
 
 import base64
 import binascii
@@ -37,9 +40,9 @@ Request = dict[str, Any]
 
 ANYWHERE = "-"
 DEFAULT_SHUTDOWN_GRACE_S = 30
-"""What GKE gives a spot node anyway; other values need a recent GKE version, so this one is not asked for."""
+"""GKE's default for spot nodes. It is not requested, because requests with this field need a recent GKE version."""
 CRITICAL_PODS_S = 15
-"""Of a longer one, what is for the system's pods; as much as GKE reserves of the usual one."""
+"""Seconds of a longer grace that are reserved for the system's pods; GKE reserves the same from its default."""
 
 _SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 _RESOURCE_LABEL = re.compile(r"^[a-z][a-z0-9_-]{0,62}\Z")
@@ -48,10 +51,10 @@ _EFFECTS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE
 _DRIVERS = {"default": "DEFAULT", "latest": "LATEST", "disabled": "INSTALLATION_DISABLED"}
 _GROUP = re.compile(r"projects/([^/]+)/zones/([^/]+)/instanceGroup(?:Manager)?s/([^/?]+)\Z")
 _MANAGED: Request = {"auto_upgrade": True, "auto_repair": True}
-"""A release channel insists on both."""
+"""A release channel requires both."""
 
 _UPGRADES: Request = {"max_surge": 0, "max_unavailable": 1}
-"""No machines beyond those that a job pays for and has quota for."""
+"""An upgrade creates no extra machines, which the job would pay for and need quota for."""
 
 _CLUSTER_STATUS = {
     "RUNNING": ClusterStatus.RUNNING,
@@ -67,12 +70,12 @@ _POOL_STATUS = {
     "STOPPING": PoolStatus.STOPPING,
     "ERROR": PoolStatus.ERROR,
 }
-"""An error status may be old, and remains although all nodes run: it is no sign of a shortage."""
+"""RUNNING_WITH_ERROR does not mean a shortage: the error may be old and remains although all nodes run."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceGroup:
-    """Compute's side of a pool in one zone."""
+    """The resource in Compute that contains a pool's machines in one zone."""
 
     project: str
     zone: str
@@ -93,7 +96,7 @@ class ClusterSeen:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Google's paths, in one project."""
+    """Google's resource names in one project."""
 
     project: str
 
@@ -209,7 +212,7 @@ def resize_pool(names: Names, location: str, pool: PoolRef, size: int) -> Reques
 
 
 def _endpoints(networks: Sequence[str]) -> Request:
-    """Nodes and pods always reach the control plane; other machines at Google only if they are listed."""
+    """The endpoints of the Kubernetes API. Nodes and pods always reach it; other machines at Google must be listed."""
     if not networks:
         return {}
     authorized: Request = {
@@ -233,7 +236,7 @@ def _common_config(labels: Mapping[str, str], tags: Sequence[str], service_accou
 
 
 def _resource_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Those that Compute allows on its resources, where they show on the bill: Kubernetes allows more."""
+    """The labels that Compute allows on its resources, where the bill shows them. Kubernetes allows more."""
     return {key: value for key, value in labels.items() if _RESOURCE_LABEL.match(key) and _RESOURCE_VALUE.match(value)}
 
 
@@ -244,7 +247,7 @@ def _taint(taint: Taint) -> Request:
 def clusters_seen(
     answer: "container_v1.ListClustersResponse", locations: Sequence[str], now_unix_s: float
 ) -> tuple[ClusterSeen, ...]:
-    """Those at our locations, and those with our label that somebody's change of the fleet file left elsewhere."""
+    """Clusters at our locations, and clusters elsewhere with our label, which a change of the fleet file left there."""
     return tuple(
         cluster_seen(each, now_unix_s)
         for each in answer.clusters
@@ -253,7 +256,7 @@ def clusters_seen(
 
 
 def missing_locations(answer: "container_v1.ListClustersResponse", locations: Sequence[str]) -> tuple[str, ...]:
-    """Where Google could not look: what is there is not in the answer."""
+    """Locations that Google could not list."""
     return tuple(zone for zone in answer.missing_zones if not locations or _concerns(zone, locations))
 
 
@@ -300,21 +303,21 @@ def pool_seen(cluster: ClusterName, pool: "container_v1.NodePool") -> PoolSeen:
 
 
 def _pool_status(name: str, has_groups: bool) -> PoolStatus:
-    """A pool that was created in ERROR keeps trying, if it has instance groups."""
+    """The status of a pool. A pool in ERROR that has instance groups still retries."""
     status = _POOL_STATUS.get(name, PoolStatus.PROVISIONING)
     return PoolStatus.RUNNING if status is PoolStatus.ERROR and has_groups else status
 
 
 def operation_report(operation: "container_v1.Operation") -> OperationReport:
-    error, told = operation.error, operation.status_message
-    failed = bool(error.code or error.message or told)
+    error, reported = operation.error, operation.status_message
+    failed = bool(error.code or error.message or reported)
     conditions = [*operation.nodepool_conditions, *operation.cluster_conditions]
     return OperationReport(
         name=operation.name,
         location=operation.location or operation.zone,
         ended=name_of(operation.status) == "DONE",
         error=code_numbered(error.code) if failed else None,
-        message=error.message or told,
+        message=error.message or reported,
         conditions=tuple((name_of(each.code), each.message) for each in conditions),
         started_at=_unix_s(operation.start_time),
     )
@@ -343,5 +346,5 @@ def _certificate(encoded: str) -> str:
 
 
 def _detail(message: str, conditions: "Sequence[container_v1.StatusCondition]") -> str:
-    told = [f"{name_of(each.code)}: {each.message}" if each.message else name_of(each.code) for each in conditions]
-    return "; ".join([message, *told] if message else told)
+    reported = [f"{name_of(each.code)}: {each.message}" if each.message else name_of(each.code) for each in conditions]
+    return "; ".join([message, *reported] if message else reported)

@@ -1,7 +1,7 @@
-"""Why Google refuses: tables of its constants and phrases. The first rule that fits decides.
+"""Tables of the constants and phrases with which Google refuses. The first rule that fits decides.
 
-Constants are those of `google.rpc.ErrorInfo`, of Compute's older errors (with a small first letter), of the errors of
-instance groups, and of GKE's status conditions.
+The constants come from `google.rpc.ErrorInfo`, Compute's older errors (with a small first letter), the errors of
+instance groups, and GKE's status conditions.
 """
 
 import re
@@ -16,7 +16,7 @@ GRANT = (
 )
 
 Make = Callable[[str, str], Outcome]
-"""An outcome of the project and of what Google said."""
+"""A function from the project and Google's message to an outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def first(rules: Sequence[Rule], reasons: Sequence[str], said: str, project: str
 
 
 def gist(pattern: re.Pattern[str], said: str) -> str:
-    """GKE wraps what Compute said in a history of its own: the one sentence that matters, where it is found."""
+    """Compute's message, which GKE puts inside a longer text; the whole text if it is not found."""
     found = pattern.search(said)
     return found[0] if found is not None else said
 
@@ -76,7 +76,7 @@ def _no_quota_project(project: str, said: str) -> Outcome:
 
 def _no_project(project: str, said: str) -> Outcome:
     return Refused(
-        f"There is no project {project}, or the account may not see it: {said}",
+        f"The project {project} does not exist, or the account may not see it: {said}",
         "correct `cloud.project` in the fleet file (the project's id, not its name)",
     )
 
@@ -84,7 +84,7 @@ def _no_project(project: str, said: str) -> Outcome:
 def _no_billing(project: str, said: str) -> Outcome:
     return Refused(
         f"The project {project} has no billing account: {said}",
-        f"link one at https://console.cloud.google.com/billing/linkedaccount?project={project}",
+        f"link a billing account at https://console.cloud.google.com/billing/linkedaccount?project={project}",
     )
 
 
@@ -100,13 +100,13 @@ STOCKOUT = rule(
     phrase=r"GCE_STOCKOUT|RESOURCE_POOL_EXHAUSTED|does not have enough resources available"
     r"|does not (currently )?have sufficient capacity",
 )
-"""UNSUPPORTED_OPERATION is what a machine gets that is preempted while it is created."""
+"""A machine that is preempted while it is created gets UNSUPPORTED_OPERATION."""
 
 PERMANENT = (
     rule(_no_quota_project, phrase=r"requires a quota project"),
     rule(
         _refused(
-            "grant the account roles/serviceusage.serviceUsageConsumer in that project, or choose another with "
+            "grant the account roles/serviceusage.serviceUsageConsumer in that project, or choose another project with "
             "`gcloud auth application-default set-quota-project`"
         ),
         "USER_PROJECT_DENIED",
@@ -143,7 +143,7 @@ PERMANENT = (
         phrase=r"constraints?/[\w.]+|organi[sz]ation policy|org policy",
     ),
     rule(
-        _refused("switch the deletion protection off, or delete it by hand"),
+        _refused("disable the deletion protection, or delete the resource by hand"),
         phrase=r"deletion.?protection",
     ),
     rule(
@@ -152,33 +152,33 @@ PERMANENT = (
         r"|version .*(too old|end of life|no longer supported)",
     ),
     rule(
-        _refused("look at the cluster in the console; delete it if it cannot be repaired, Tradewind makes another"),
+        _refused("inspect the cluster in the console; if it is beyond repair, delete it, and Tradewind recreates it"),
         phrase=r"(in|state|status)( is| of)?:? (an? )?\W?(?-i:ERROR|DEGRADED)\b",
     ),
     rule(
-        _refused("give the cluster's KMS key back, or its account the right to use it"),
+        _refused("restore the cluster's KMS key, or grant the cluster's account the right to use it"),
         "CLOUD_KMS_KEY_ERROR",
         "CLOUD_KMS_KEY_DESTROYED",
     ),
     rule(
-        _refused("correct the reservation, or ask for machines without one"),
+        _refused("correct the reservation, or request machines without a reservation"),
         "INVALID_RESERVATION",
         "RESERVATION_CAPACITY_EXCEEDED",
     ),
     rule(
-        _refused("ask for fewer nodes in this pool"),
+        _refused("request fewer nodes in this pool"),
         "LIMIT_EXCEEDED",
         "limitExceeded",
         phrase=r"exceed(s|ed) (the )?(limit|maximum)",
     ),
 )
-"""A person has to act. The reservation errors and the phrases about versions, deletion protection and clusters in error
-are not verified against Google."""
+"""Errors on which a person must act. Not verified at Google: the reservation errors and the phrases about versions,
+deletion protection and clusters in error."""
 
 FORBIDDEN = rule(_refused(GRANT), "IAM_PERMISSION_DENIED", "PERMISSIONS_ERROR", "forbidden")
-"""The last one: Google says `forbidden` of quotas and rates too."""
+"""The rule to try last: Google uses `forbidden` for quotas and rates, too."""
 
-IN_THE_WAY = (
+BLOCKED = (
     rule(
         _busy,
         "CLUSTER_ALREADY_HAS_OPERATION",
@@ -197,8 +197,8 @@ IN_THE_WAY = (
         phrase=r"quota exceeded for quota metric|rate (limit )?exceeded|too many requests|too frequent operations",
     ),
 )
-"""Other operations or calls are in the way; nothing else in the text counts. `operationInProgress` is not verified
-against Google."""
+"""Errors because of other operations or calls; nothing else in the text counts. Not verified at Google:
+`operationInProgress`."""
 
 TEMPORARY = (
     rule(
@@ -215,4 +215,4 @@ TEMPORARY = (
         r"|(upgrade|repair|maintenance) (is )?(in progress|under way|running)|try again later",
     ),
 )
-"""It passes by itself. `CONDITION_NOT_MET` and `conditionNotMet` are not verified against Google."""
+"""Errors that a retry may resolve. Not verified at Google: `CONDITION_NOT_MET` and `conditionNotMet`."""

@@ -1,4 +1,4 @@
-"""Where Google is, as whom we speak to it, and how patient we are. Only endpoints differ for a stand-in."""
+"""Settings of GKE: endpoints, credentials and timeouts. For a stand-in only the endpoints differ."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,47 +15,47 @@ Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 
 
 class GkeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All but the locations can be set by the environment too: `TRADEWIND_GKE_PROJECT` and so on."""
+    """Settings of the client. The environment can set all but the locations, such as `TRADEWIND_GKE_PROJECT`."""
 
     project: Annotated[str, Meta(min_length=1, max_length=100)]
     endpoint: str = "container.googleapis.com:443"
     """host:port of GKE's gRPC API."""
     insecure: bool = False
-    """Without TLS: for a stand-in on this machine or in a private network only."""
+    """Connect without TLS; only for a stand-in on this machine or in a private network."""
     compute_url: str = "https://compute.googleapis.com/compute/v1"
     market_url: str = ""
-    """Where prices of the moment are told; empty where they are those of Google's list."""
+    """The page with current prices; empty: Google's price list applies."""
     credentials_file: str | None = None
-    """A service account's key or a user's stored credentials; without, Google's application default credentials."""
+    """A service account's key or a user's stored credentials; None: Google's application default credentials."""
     locations: tuple[str, ...] = ()
-    """Where our clusters are: others elsewhere, or that Google cannot list now, do not concern us. Empty: anywhere."""
+    """Locations of the fleet's clusters; empty: all. A listing does not need answers from other locations."""
 
     call_s: Seconds = 30.0
-    """How long one call may take."""
+    """Seconds that one call may take."""
     read_s: Seconds = 20.0
-    """How long a read is tried again while nobody answers."""
+    """Seconds for which a read without an answer is retried."""
     lost_s: Seconds = 60.0
-    """How long an operation is asked after while nobody answers."""
+    """Seconds for which an operation is polled without an answer."""
     operation_s: Seconds = 3600.0
-    """How long an operation may take; GKE itself gives up after about 40 minutes."""
+    """Seconds that an operation may take. GKE's own limit is about 40 minutes."""
     nodes_s: Seconds = 600.0
-    """How long a pool may take to get the nodes it was made or resized for. GKE goes on for much longer where there are
-    none, and tells a stockout late: who needs them looks elsewhere by then."""
+    """Seconds that a pool may take to get its nodes. In a stockout GKE retries for much longer before it reports one;
+    the allocator then uses another zone."""
     poll_first_s: Seconds = 0.25
     poll_most_s: Seconds = 5.0
-    """The pause between two questions after an operation grows from the first to the most."""
+    """The pause between two polls of an operation grows from `poll_first_s` to `poll_most_s`."""
     errors_first_s: Seconds = 2.0
     errors_most_s: Seconds = 5.0
-    """While nodes are awaited, the pause between two looks at what Compute refuses grows from the first to the most."""
+    """The pause between two reads of refused nodes grows from `errors_first_s` to `errors_most_s`."""
     turn_s: Seconds = 15.0
-    """How long an operation waits for others on its pool, or for too many in its cluster, to end."""
+    """Seconds for which an operation waits for other operations on its pool or in its cluster."""
     operations_per_cluster: Annotated[int, Meta(ge=1, le=100)] = 4
     """GKE refuses more than about five at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """What the nodes of all pools have in common."""
+    """Settings of the nodes of all pools."""
 
     disk_gb: int = 100
     disk_type: str = "pd-balanced"

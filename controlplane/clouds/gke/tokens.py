@@ -1,6 +1,6 @@
-"""Access tokens: kept until shortly before they expire, renewed ahead of time so that nothing waits for one.
+"""Access tokens. They are cached until shortly before they expire and renewed early, so that no call waits.
 
-Getting one blocks, so it is done in a thread; whoever needs one at that moment waits for the same.
+A fetch blocks, so it runs in a thread. Callers that need a token meanwhile wait for the same fetch.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 RENEW_AHEAD_S = 240.0
 SPARE_S = 10.0
-"""Less than that is as good as expired: the token has to survive its journey."""
-AGAIN_S = 1.0
-"""How soon a renewal ahead of time that failed is tried again."""
+"""Seconds before its expiry from which a token is no longer used, because a call takes time."""
+RETRY_S = 1.0
+"""Seconds before a failed early renewal is retried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class FetchedToken:
     text: str
     lifetime_s: float
     quota_project: str | None = None
-    """The project that pays for calls; None where the account's own project does."""
+    """The project that pays for calls; None: the account's own project pays."""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -38,7 +38,7 @@ class FetchedToken:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _Cached:
     token: FetchedToken
     renew_at_s: float
     useless_at_s: float
@@ -49,29 +49,29 @@ class AccessTokens:
         """`fetch` blocks for a bounded time, and raises `CallFailed`."""
         self._fetch = fetch
         self._clock = clock or SystemClock()
-        self._kept: _Kept | None = None
+        self._cached: _Cached | None = None
         self._fetching: asyncio.Task[CallFailed | None] | None = None
         self._not_before_s = 0.0
-        self._told = ""
+        self._reported = ""
         self._log = logger()
 
     async def get(self) -> FetchedToken:
         """Raises `CallFailed`."""
         now_s = self._clock.monotonic_s()
-        kept = self._kept
-        if kept is not None and now_s < kept.useless_at_s:
-            if now_s >= max(kept.renew_at_s, self._not_before_s):
+        cached = self._cached
+        if cached is not None and now_s < cached.useless_at_s:
+            if now_s >= max(cached.renew_at_s, self._not_before_s):
                 self._start()
-            return kept.token
+            return cached.token
         failed = await asyncio.shield(self._start())
         if failed is not None:
             raise failed
-        if self._kept is None:
+        if self._cached is None:
             raise CallFailed(Code.UNAVAILABLE, "the access token was rejected as soon as it was issued")
-        return self._kept.token
+        return self._cached.token
 
     async def spend(self, call: Callable[[FetchedToken], Awaitable[T]]) -> T:
-        """A call whose token is refused is made again with a new one, once: nothing was done by the first."""
+        """Make a call; if Google rejects the token, repeat the call once with a new token."""
         token = await self.get()
         try:
             return await call(token)
@@ -87,8 +87,8 @@ class AccessTokens:
             await asyncio.wait([self._fetching])
 
     def _reject(self, token: FetchedToken) -> None:
-        if self._kept is not None and self._kept.token == token:
-            self._kept = None
+        if self._cached is not None and self._cached.token == token:
+            self._cached = None
 
     def _start(self) -> "asyncio.Task[CallFailed | None]":
         if self._fetching is None or self._fetching.done():
@@ -99,14 +99,14 @@ class AccessTokens:
         try:
             token = await asyncio.to_thread(self._fetch)
         except CallFailed as failed:
-            self._not_before_s = self._clock.monotonic_s() + AGAIN_S
-            if failed.message != self._told:
-                self._told = failed.message
+            self._not_before_s = self._clock.monotonic_s() + RETRY_S
+            if failed.message != self._reported:
+                self._reported = failed.message
                 self._log.warning("access_token_not_renewed", code=failed.code, why=failed.message)
             return failed
         now_s = self._clock.monotonic_s()
-        self._told = ""
-        self._kept = _Kept(
+        self._reported = ""
+        self._cached = _Cached(
             token,
             renew_at_s=now_s + token.lifetime_s - min(RENEW_AHEAD_S, token.lifetime_s * 0.4),
             useless_at_s=now_s + token.lifetime_s - min(SPARE_S, token.lifetime_s * 0.1),

@@ -1,1 +1,1 @@
-"""Rules for trainers that live through changes of the world (with the SDK)."""
+"""Rules for live trainers: those with the SDK, which stay alive when the world changes."""

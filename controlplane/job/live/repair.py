@@ -1,7 +1,7 @@
-"""From what the survivors of a halted world have to how they go on: agreement by decision, without a collective.
+"""How the survivors of a halted world continue. The master decides it from their reports, without a collective.
 
-A sum that any of them received is done: those without it get it from one that has it. Of the step after it, only the
-samples whose gradients nobody holds are computed again.
+If a survivor received the result of an all-reduce, that step is done, and the others get the result from it. In the
+step after it, only the samples are recomputed whose gradients no survivor holds.
 """
 
 from bisect import bisect_left
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from controlplane.job.ranks import ranks_of
 from messages.ids import Range, Rank, WorkerId
 from messages.workers import TrainerStatus
-from messages.worlds import Entry, HotWorld, Member
+from messages.worlds import Entry, LiveWorld, Member
 
 Held = tuple[Range, ...]
 
@@ -22,22 +22,22 @@ class _Place:
 
     rank: Rank
     survivor: TrainerStatus | None
-    """None for one that enters without the state."""
+    """None for a rank that enters without the state."""
 
 
 def repair(
     next_members: Sequence[Member],
     survivors: Mapping[WorkerId, Sequence[TrainerStatus]],
-    leavers: tuple[WorkerId, ...] = (),
-) -> HotWorld:
-    """Survivors are given by worker; a member that is none of them enters without the state."""
+    leaving_workers: tuple[WorkerId, ...] = (),
+) -> LiveWorld:
+    """Plans the next world. A member that is not among the survivors enters without the state."""
     places = [place for member in next_members for place in _places(member, survivors.get(member.worker, ()))]
     resume = max((place.survivor.done for place in places if place.survivor is not None), default=0)
     newest = [place.rank for place in places if place.survivor is not None and place.survivor.done == resume]
-    return HotWorld(
+    return LiveWorld(
         entry=Entry.REPAIR,
         previous=tuple(place.survivor.rank if place.survivor is not None else -1 for place in places),
-        leavers=leavers,
+        leaving_workers=leaving_workers,
         resume=resume,
         source=newest[0] if newest else Rank(0),
         laggards=tuple(
@@ -57,7 +57,7 @@ def _held_of(place: _Place, resume: int) -> Held:
 
 
 def _apart(held: list[Held]) -> tuple[Held, ...]:
-    """No sample may count twice: of two that claim one, the first keeps all it has and the other begins anew."""
+    """Held samples of each rank, none twice: if two ranks hold the same sample, the second drops all that it holds."""
     taken = _Ranges()
     return tuple(mine if taken.add(mine) else () for mine in held)
 
@@ -70,7 +70,7 @@ class _Ranges:
         self._ends: list[int] = []
 
     def add(self, ranges: Held) -> bool:
-        """All of them, unless one overlaps with a range that is there."""
+        """Adds all ranges, or none if one overlaps. True if they were added."""
         if any(self._overlaps(first, last) for first, last in ranges):
             return False
         for first, last in ranges:

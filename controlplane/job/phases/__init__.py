@@ -1,1 +1,1 @@
-"""What a job does in each phase until the next is due."""
+"""Actions of a job in each phase."""

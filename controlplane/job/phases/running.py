@@ -1,4 +1,4 @@
-"""A world trains: its members stay, or a next world with others is planned beside it."""
+"""Phase `running`: a world trains. If its members should change, a next world is prepared meanwhile."""
 
 from msgspec.structs import replace
 
@@ -7,14 +7,14 @@ from controlplane.job.changes import must_change
 from controlplane.job.learn_exits import learn_exits
 from controlplane.job.live.next_world import plan, planned_world, why_plan
 from controlplane.job.live.stalls import why_waits
-from controlplane.job.live.trainers import is_live, top, why_rests
+from controlplane.job.live.trainers import is_live, top, why_rejected
 from controlplane.job.overdue import has_switched
 from controlplane.job.queries import all_clean, chosen, may_differ, members, world_size
 from controlplane.job.ranks import ranks_of
 from controlplane.job.reload import why_reload_waits
 from controlplane.job.scripts import may_restart, why_restart
-from controlplane.job.sentences import all_exited
 from controlplane.job.sharing import capped
+from controlplane.job.texts import all_exited, world_of
 from controlplane.job.turn import Turn
 from messages.ids import Generation
 from messages.worlds import Assignment
@@ -52,10 +52,12 @@ def _why_it_runs(turn: Turn) -> str:
 
 
 def _plan(turn: Turn) -> bool:
-    """Prepares the next world while this one trains; all trainers switch after the same step."""
+    """Prepares the next world while the current one trains; all trainers switch after the same step."""
     why = why_plan(turn.job)
     if why is None:
-        waits = why_waits(turn.job) or turn.job.round.ranks_waiting or why_reload_waits(turn.job) or why_rests(turn.job)
+        waits = (
+            why_waits(turn.job) or turn.job.round.ranks_waiting or why_reload_waits(turn.job) or why_rejected(turn.job)
+        )
         return turn.say(waits or _why_it_runs(turn))
     world = plan(turn.job)
     if isinstance(world, str):
@@ -65,8 +67,8 @@ def _plan(turn: Turn) -> bool:
     if address is None:
         return turn.say(f"{why}; waiting for the store")
     turn.job = replace(turn.job, round=replace(turn.job.round, prepared_s=turn.now_s, published_s=None))
-    hot = planned_world(turn.job, world.members)
-    turn.set(prepared=assignment_of(turn.job, generation, world, address, why, hot))
+    live = planned_world(turn.job, world.members)
+    turn.set(prepared=assignment_of(turn.job, generation, world, address, why, live))
     return turn.say(f"{why}; preparing generation {generation}")
 
 
@@ -82,7 +84,7 @@ def _switch(turn: Turn, prepared: Assignment) -> bool:
         generation=prepared.generation,
         prepared=None,
         formed=turn.record.formed + 1,
-        why=f"a world of {prepared.world_size}",
+        why=world_of(prepared.world_size),
     )
     for name in sorted(turn.job.workers.exited):
         turn.job = learn_exits(turn.job, turn.job.workers[name])

@@ -1,16 +1,17 @@
-"""A job without a world waits until it can have one, and says what for."""
+"""Phase `waiting`: a job without a world waits until it can form one, and reports what it waits for."""
 
+from controlplane.job import texts
 from controlplane.job.live.trainers import live_candidates, survivors, top
 from controlplane.job.overdue import unparked
 from controlplane.job.queries import chosen, coming, is_decided, unheard, warming
 from controlplane.job.ranks import whole_ranks
-from controlplane.job.sentences import count, name_workers, workers_are
 from controlplane.job.sharing import capped, clusters_agree
 from controlplane.job.state import Job
+from controlplane.job.texts import workers_are
 from controlplane.job.turn import Turn
 from controlplane.job.workers import Worker
 from messages.ids import Generation
-from messages.records import Phase, Record
+from messages.records import Phase
 
 
 def from_waiting(turn: Turn) -> bool:
@@ -20,8 +21,7 @@ def from_waiting(turn: Turn) -> bool:
         return turn.end(Phase.STOPPED, turn.record.stop_why)
     unfit = turn.job.failures.unfit
     if unfit.workers > turn.job.spec.failures.max:
-        why = f"{count(unfit.workers, 'worker')} in a row could not train: {unfit.why}"
-        return turn.end(Phase.FAILED, why)
+        return turn.end(Phase.FAILED, texts.could_not_train(unfit.workers, unfit.why))
     if turn.halt_again():
         return True
     wait = what_to_wait_for(turn.job, turn.now_s)
@@ -34,72 +34,59 @@ def from_waiting(turn: Turn) -> bool:
 
 
 def what_to_wait_for(job: Job, now_s: float) -> str | None:
-    """In words; None if it waits for nothing."""
+    """What the job waits for; None if it can form a world."""
     spec, record = job.spec, job.record
     if record.paused is not None:
-        return _what_a_pause_means(record)
+        return texts.waits_for_budget(record.paused, has_trained=record.formed > 0)
     state_is_kept = bool(survivors(job))
     unknown = unheard(job)
     patience_s = spec.timeouts.suspect_s if state_is_kept else spec.timeouts.ready_s
     if unknown and now_s - job.pause.waiting_since_s < patience_s:
-        return f"waiting to hear of {name_workers(unknown)}"
+        return texts.waits_to_hear(unknown)
     if state_is_kept:
         return _what_survivors_wait_for(job)
     if job.pause.retry_s is not None and now_s < job.pause.retry_s:
-        return f"failure {record.failures} of {spec.failures.max}: starting again in a moment"
+        return f"failure {record.failures} of {spec.failures.max}; the job restarts in a moment"
     candidates, late = chosen(job), coming(job, now_s)
     obstacles = _what_stands_in_the_way(job)
     if len(candidates) < spec.workers.least:
-        must_be = "must be" if candidates and not warming(job) else "must be ready"
-        return f"{_who_is_here(job, len(candidates))}; at least {spec.workers.least} {must_be}{obstacles}"
+        return f"{texts.too_few_ready(_who_is_here(job, len(candidates)), spec.workers.least)}{obstacles}"
     if whole_ranks(candidates, spec.replica) == 0:
         return f"{workers_are(len(candidates))} ready, too few ranks for one replica of {spec.replica}"
     if len(candidates) < record.wanted and _first_world_waits(job, late, now_s):
-        return f"{_who_is_here(job, len(candidates))}; {record.wanted} are wanted{obstacles}"
+        return f"{texts.more_wanted(_who_is_here(job, len(candidates)), record.wanted)}{obstacles}"
     return None
 
 
 def _who_is_here(job: Job, ready: int) -> str:
-    """How many workers are ready, import torch, or were started and not heard yet."""
+    """How many workers are ready, import torch, or were started but not heard yet."""
     heard = [worker.seq >= 0 for worker in warming(job)]
-    counts = {"ready": ready, "importing torch": heard.count(True), "starting": heard.count(False)}
-    parts = [(number, state) for state, number in counts.items() if number]
-    if not parts:
-        return "no worker is ready" if job.workers else "no worker is here yet"
-    (number, state), *others = parts
-    first = f"{workers_are(number)} {state}"
-    return ", ".join([first, *(f"{number} {'is' if number == 1 else 'are'} {state}" for number, state in others)])
-
-
-def _what_a_pause_means(record: Record) -> str:
-    later = "goes on from its newest checkpoint, or begins again if it has none," if record.formed else "begins"
-    return f"its budget is reached: {record.paused}; training {later} when the budget is raised"
+    return texts.workers_here(ready, heard.count(True), heard.count(False), is_any_known=bool(job.workers))
 
 
 def _what_survivors_wait_for(job: Job) -> str | None:
-    """For others to join them, while they keep the state."""
+    """What workers with the state wait for; None if they can continue."""
     spec = job.spec
     candidates = live_candidates(job)
     if len(candidates) < spec.workers.least:
-        known = _what_stands_in_the_way(job)
-        return f"{len(candidates)} of at least {workers_are(spec.workers.least)} warm; the state is kept{known}"
+        return texts.too_few_warm(len(candidates), spec.workers.least) + _what_stands_in_the_way(job)
     if whole_ranks(candidates, spec.replica) == 0:
         return f"{workers_are(len(candidates))} warm, too few ranks for one replica of {spec.replica}"
     return None
 
 
 def _what_stands_in_the_way(job: Job) -> str:
-    """What is known of why workers do not come."""
+    """Known reasons why workers do not come."""
     clusters = job.clusters.items()
-    refusals = [f"cluster {name} refused: {cluster.refusal}" for name, cluster in clusters if cluster.refusal]
-    last_gone = [f"the last that went: {why}" for why in [*job.gone.values()][-1:]]
+    refusals = [texts.refused_by(name, cluster.refusal) for name, cluster in clusters if cluster.refusal]
+    last_gone = [texts.last_lost(why) for why in [*job.gone.values()][-1:]]
     shortage = [job.supply.shortage] if job.supply.shortage else []
     return "".join(f"; {reason}" for reason in (*shortage, *capped(job), *refusals, *last_gone))
 
 
 def _first_world_waits(job: Job, late: list[Worker], now_s: float) -> bool:
-    """For those that are known to come, within bounds; later worlds wait for nobody."""
+    """True if the first world, or the first after a pause, waits for workers that are starting."""
     waited_s = now_s - job.pause.waiting_since_s
     is_asked = job.gathers_until_s is not None or not clusters_agree(job)
     unanswered = is_asked and waited_s < job.spec.timeouts.ready_s
-    return (job.record.formed == 0 or job.pause.begins_anew) and (bool(late) or unanswered)
+    return (job.record.formed == 0 or job.pause.starts_again) and (bool(late) or unanswered)

@@ -1,7 +1,7 @@
-"""GKE's own gRPC API, answered with Google's own message classes. The only folder that imports google and grpc."""
+"""GKE's gRPC API with Google's message classes. The only folder that imports google and grpc."""
 
 import os
 
-# Where regions share the process, pods are forked from it only to become other programs: gRPC's own care for forks
-# gains nothing then, and was seen to break its connections. gRPC looks at this when its first port or channel opens.
+# If regions share the process, it forks pods, which exec other programs at once. gRPC's fork support is useless then,
+# and broke gRPC's connections in tests. gRPC reads this variable when its first port or channel opens.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")

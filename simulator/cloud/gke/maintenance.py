@@ -1,4 +1,4 @@
-"""Maintenance policies: which exclusions a cluster has, and which ones GKE would not take."""
+"""Maintenance policies: the exclusions of a cluster, and those that GKE refuses."""
 
 import hashlib
 from collections.abc import Callable
@@ -14,10 +14,10 @@ EXCLUSIONS_AT_MOST = 20
 NO_UPGRADES_AT_MOST_S = 90 * 86_400.0
 """Not verified against Google: earlier documentation says 30 days."""
 SUPPORT_S = 420 * 86_400.0
-"""From now to the end of a version's support. GKE looks at the real date, which the simulator does not have."""
+"""Seconds from now to the end of a version's support. GKE uses the real date, which the simulator does not have."""
 
 CoreTime = Callable[[float], float]
-"""From Unix seconds to the core's time."""
+"""Converts Unix seconds to the core's time."""
 
 
 def exclusions_of(policy: Any, now_unix_s: float, core_time: CoreTime) -> tuple[Exclusion, ...] | Refusal:
@@ -43,15 +43,15 @@ def exclusions_of(policy: Any, now_unix_s: float, core_time: CoreTime) -> tuple[
 
 
 def with_policy(cluster: Any, policy: Any) -> Any | Refusal:
-    """The cluster's message with another policy, if the old one did not change meanwhile."""
+    """The cluster's message with the new policy, if the old one did not change meanwhile."""
     if policy.resource_version != version_of(cluster.maintenance_policy):
-        message = "The maintenance policy was changed by somebody else: its resource version is another."
+        message = "The maintenance policy has changed since it was read: its resource version differs."
         return Refusal(Code.FAILED_PRECONDITION, message)
     cluster.maintenance_policy = policy
     return cluster
 
 
 def version_of(policy: Any) -> str:
-    """A hash of what it says; that it is SHA-256 is not verified against Google."""
+    """A hash of the policy; SHA-256 is not verified against Google."""
     bare = container_v1.MaintenancePolicy(window=policy.window)
     return hashlib.sha256(container_v1.MaintenancePolicy.pb(bare).SerializeToString(deterministic=True)).hexdigest()[:8]

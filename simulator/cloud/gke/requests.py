@@ -1,4 +1,4 @@
-"""From GKE's requests to the model's: what is asked for, or why it cannot be."""
+"""Converts GKE's requests to the model's, or refuses them."""
 
 import ipaddress
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ _EFFECTS = {
 def path_of(
     name: str, project: str = "", location: str = "", cluster: str = "", pool: str = "", operation: str = ""
 ) -> Path | Refusal:
-    """Of the name or the parent, or of the older fields that say the same in pieces."""
+    """The path in the name or parent, or in the older separate fields."""
     if name:
         return parse(name) or refusals.invalid(f"Malformed name: '{name}'.")
     if not project or not location:
@@ -74,7 +74,7 @@ def cluster_wish(
 
 
 def _authorized_networks(cluster: container_v1.Cluster) -> tuple[str, ...] | Refusal | None:
-    """None where everybody may reach the control plane."""
+    """Networks that may reach the control plane; None: all."""
     config = cluster.control_plane_endpoints_config.ip_endpoints_config.authorized_networks_config
     config = config if config.enabled else cluster.master_authorized_networks_config
     if not config.enabled:
@@ -89,7 +89,7 @@ def _authorized_networks(cluster: container_v1.Cluster) -> tuple[str, ...] | Ref
 
 
 def pool_wish(pool: container_v1.NodePool, *, private: bool) -> PoolWish | Refusal:
-    """`private`: whether the cluster's nodes have no external address where the pool does not say."""
+    """The model's request for a pool. `private` is the cluster's default for nodes without an external address."""
     spec = spec_of(pool, private=private)
     if isinstance(spec, Refusal):
         return spec
@@ -157,8 +157,8 @@ def _accelerators(given: Sequence[container_v1.AcceleratorConfig]) -> tuple[str,
 
 
 def _is_private(pool: container_v1.NodePool, default: bool) -> bool:
-    said = pool.network_config
-    return bool(said.enable_private_nodes) if "enable_private_nodes" in said else default
+    config = pool.network_config
+    return bool(config.enable_private_nodes) if "enable_private_nodes" in config else default
 
 
 def _grace_s(config: container_v1.NodeConfig) -> float:
@@ -167,7 +167,7 @@ def _grace_s(config: container_v1.NodeConfig) -> float:
 
 
 def _wrong_grace(config: container_v1.NodeConfig) -> Refusal | None:
-    """As the field is described; the words of the refusals are not verified against Google."""
+    """Checks the fields as Google documents them; the texts of the refusals are not verified against Google."""
     asked = config.kubelet_config
     if "shutdown_grace_period_seconds" not in asked:
         return None
@@ -181,13 +181,13 @@ def _wrong_grace(config: container_v1.NodeConfig) -> Refusal | None:
 
 
 def _upgrade_settings(pool: container_v1.NodePool) -> tuple[int, int]:
-    """Nodes of surge and nodes that may be unavailable; one of surge unless anything is said."""
+    """Surge nodes and unavailable nodes; by default one surge node."""
     settings: Any = pool.upgrade_settings
     return (settings.max_surge, settings.max_unavailable) if "upgrade_settings" in pool else (1, 0)
 
 
 def updated_pool(known: bytes, request: Any) -> Any:
-    """What was said of the pool, with what is said now."""
+    """The pool's message with the changes of the request."""
     pool: Any = container_v1.NodePool.deserialize(known)
     if "labels" in request:
         pool.config.labels = dict(request.labels.labels)

@@ -1,4 +1,4 @@
-"""From the model's state to GKE's messages. Enums go by their names, which Google's classes take too."""
+"""Converts the model's state to GKE's messages. Enums are given by name, which Google's classes accept."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ _PERMISSION_DENIED = 7
 _PENDING_SHARE = 0.05
 
 Wall = Callable[[float], float]
-"""From the core's time to Unix seconds."""
+"""Converts the core's time to Unix seconds."""
 
 
 def cluster_message(cloud: Cloud, cluster: Cluster, now_s: float, wall: Wall) -> Any:
@@ -80,7 +80,9 @@ def pool_message(cloud: Cloud, pool: Pool, now_s: float) -> Any:
 def _complaint(cloud: Cloud, pool: Pool) -> Failure | None:
     if view.pool_status(cloud, pool) not in (view.Status.ERROR, view.Status.RUNNING_WITH_ERROR):
         return None
-    return pool.trouble.failure if pool.trouble is not None else shortage_of(cloud, pool, cloud.rules.stockout_s)
+    return (
+        pool.status_error.failure if pool.status_error is not None else shortage_of(cloud, pool, cloud.rules.stockout_s)
+    )
 
 
 def operation_message(cloud: Cloud, operation: Operation, now_s: float, wall: Wall) -> Any:
@@ -131,7 +133,7 @@ def _tell_failure(message: Any, operation: Operation, failure: Failure) -> None:
 
 
 def _missing_permissions() -> Any:
-    """Google's console shows it with the cluster; that the API has it in the cluster's conditions is not verified."""
+    """A condition that Google's console shows with the cluster; its place in the API is not verified."""
     return container_v1.StatusCondition(
         code="NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS",
         message="Grant roles/container.defaultNodeServiceAccount role to Node service account to allow for "

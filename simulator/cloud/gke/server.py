@@ -1,4 +1,4 @@
-"""GKE's ClusterManager on grpc.aio. Methods that are not simulated answer UNIMPLEMENTED, as gRPC does by itself."""
+"""GKE's ClusterManager on grpc.aio. gRPC answers UNIMPLEMENTED for methods that are not simulated."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -22,7 +22,7 @@ Handle = Callable[[Any, Any], Awaitable[Any]]
 
 
 class GkeServer:
-    """Made by `start`."""
+    """A running gRPC server; `start` creates it."""
 
     def __init__(self, server: Any, port: int) -> None:
         self._server = server
@@ -45,7 +45,7 @@ class GkeServer:
         except RuntimeError:
             bound = 0
         if not bound:
-            raise UserError(f"GKE's API cannot listen on {host}:{port}.", "--grpc-port with a port that is free")
+            raise UserError(f"GKE's API cannot listen on {host}:{port}.", "give --grpc-port a free port")
         await server.start()
         return cls(server, bound)
 
@@ -91,7 +91,7 @@ def _metadata(context: Any) -> dict[str, str]:
 
 
 def _about(path: Path | Refusal, request: Any) -> tuple[str, str]:
-    """What the call is about, with what it is to create, and the size that it asks for."""
+    """The target of a call, including what it creates, and the requested size."""
     parts = [] if isinstance(path, Refusal) else [path.project, path.location, path.cluster, path.pool, path.operation]
     detail = ""
     if isinstance(request, container_v1.CreateClusterRequest):

@@ -1,4 +1,4 @@
-"""The methods of GKE that are simulated: reads look at the state, changes are put to the core."""
+"""The simulated methods of GKE: reads use the state, changes are events for the core."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -81,12 +81,12 @@ class GkeService:
         found = self._known_pool(path)
         if isinstance(found, Refusal):
             return found
-        said = updated_pool(found.echo, request)
-        said.locations, said.initial_node_count = list(found.spec.zones), found.spec.size
-        spec = spec_of(said, private=found.spec.private)
+        updated = updated_pool(found.echo, request)
+        updated.locations, updated.initial_node_count = list(found.spec.zones), found.spec.size
+        spec = spec_of(updated, private=found.spec.private)
         if isinstance(spec, Refusal):
             return spec
-        return await self._change(UpdatePool(path.pool_key, spec, container_v1.NodePool.serialize(said)))
+        return await self._change(UpdatePool(path.pool_key, spec, container_v1.NodePool.serialize(updated)))
 
     async def set_maintenance_policy(self, path: Path, request: Any) -> Answer:
         cluster = self._service.cloud.clusters.get(path.cluster_key)
@@ -95,10 +95,10 @@ class GkeService:
         exclusions = self._exclusions(request.maintenance_policy)
         if isinstance(exclusions, Refusal):
             return exclusions
-        said = with_policy(container_v1.Cluster.deserialize(cluster.echo), request.maintenance_policy)
-        if isinstance(said, Refusal):
-            return said
-        return await self._change(SetExclusions(cluster.key, exclusions, container_v1.Cluster.serialize(said)))
+        updated = with_policy(container_v1.Cluster.deserialize(cluster.echo), request.maintenance_policy)
+        if isinstance(updated, Refusal):
+            return updated
+        return await self._change(SetExclusions(cluster.key, exclusions, container_v1.Cluster.serialize(updated)))
 
     async def get_operation(self, path: Path, request: Any) -> Answer:
         operation = self._service.cloud.operations.get(OperationName(path.operation))

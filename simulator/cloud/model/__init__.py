@@ -1,1 +1,1 @@
-"""The cloud as a pure core: what was asked, what there is, what becomes of it as time goes by."""
+"""The cloud as a pure core: requests, state, and what changes as time passes."""

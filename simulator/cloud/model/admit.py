@@ -1,4 +1,4 @@
-"""Whether a request is granted: Google's checks, in Google's order. What is granted becomes an operation."""
+"""Decides on requests with Google's checks, in Google's order. A granted request becomes an operation."""
 
 import re
 from dataclasses import replace
@@ -81,11 +81,11 @@ def _create_cluster(cloud: Cloud, request: CreateCluster, at_s: float) -> tuple[
     if refusal is not None:
         return cloud, refusal
     cloud, number = chance.count(cloud)
-    taken = {each.called for each in cloud.clusters.values() if each.region == region}
+    taken = {each.name_in_region for each in cloud.clusters.values() if each.region == region}
     cluster = Cluster(
         key=key,
         uid=chance.hexadecimal(cloud, "cluster", number, 32),
-        called=key.cluster if key.cluster not in taken else f"{key.cluster}-{number}",
+        name_in_region=key.cluster if key.cluster not in taken else f"{key.cluster}-{number}",
         created_s=at_s,
         up_s=at_s + cloud.rules.cluster_s,
         zones=request.zones or _default_zones(key.location),
@@ -135,8 +135,8 @@ def _delete_cluster(cloud: Cloud, request: DeleteCluster, at_s: float) -> tuple[
             key: replace(pool, deleting=pool.deleting or key.of == request.key) for key, pool in cloud.pools.items()
         },
     )
-    doomed = [node.name for node in cloud.nodes.values() if node.pool.of == request.key]
-    return start(remove_nodes(cloud, doomed, at_s, at_once=True), Kind.DELETE_CLUSTER, request.key, at_s)
+    noticed = [node.name for node in cloud.nodes.values() if node.pool.of == request.key]
+    return start(remove_nodes(cloud, noticed, at_s, at_once=True), Kind.DELETE_CLUSTER, request.key, at_s)
 
 
 def _create_pool(cloud: Cloud, request: CreatePool, at_s: float) -> tuple[Cloud, Outcome]:
@@ -161,8 +161,8 @@ def _delete_pool(cloud: Cloud, request: DeletePool, at_s: float) -> tuple[Cloud,
         return cloud, refusal
     pool = cloud.pools[request.key]
     cloud = _replacing(cloud, replace(pool, deleting=True))
-    doomed = [node.name for node in view.nodes_of(cloud, request.key)]
-    cloud = remove_nodes(cloud, doomed, at_s, at_once=True)
+    noticed = [node.name for node in view.nodes_of(cloud, request.key)]
+    cloud = remove_nodes(cloud, noticed, at_s, at_once=True)
     return start(cloud, Kind.DELETE_POOL, pool.key.of, at_s, pool.key.pool)
 
 
@@ -252,7 +252,7 @@ def _wanted(wish: PoolWish, zones: tuple[str, ...]) -> list[Wanted]:
 
 
 def _quota_refusal(cloud: Cloud, project: str, wanted: list[Wanted]) -> Refusal | None:
-    """All or nothing: where any quota is too small, nothing is made."""
+    """Refuses the whole request if any quota is too small."""
     short = shortfalls(cloud, project, wanted)
     return refusals.short_of_quota(project, short) if short else None
 
@@ -272,7 +272,7 @@ def _pool_refusal(cloud: Cloud, key: PoolKey) -> Refusal | None:
 
 
 def _conflict(cloud: Cloud, key: PoolKey) -> Refusal | None:
-    """One operation at a time on a pool, a few on a cluster, none beside one on the cluster itself."""
+    """GKE runs one operation at a time on a pool, a few on a cluster, and none beside one on the cluster itself."""
     running = list(view.under_way(cloud, key.of))
     for operation in running:
         if operation.pool in ("", key.pool):

@@ -1,7 +1,7 @@
-"""What the nodes cost: node-seconds at the price of the moment, from an instance's start to its end.
+"""What the nodes cost: node-seconds at the current price, from an instance's start to its end.
 
-Each pool and zone has a line that knows how many nodes run and what one costs now. Whenever either changes, the time
-that has passed is added up under what held until then. All sums are whole numbers, so nothing is lost on the way.
+Each pool and zone has a line with the number of running nodes and the price of one. When either changes, the line adds
+the time that passed at the old number and price. All totals are integers, so no rounding error accumulates.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ MS_PER_HOUR = 3_600_000
 
 
 def meter(cloud: Cloud, at_s: float) -> Cloud:
-    """Brings the lines up to what runs now."""
+    """Updates the lines to the nodes that run now."""
     running: Counter[tuple[str, str]] = Counter()
     lines = dict(cloud.lines)
     for node in cloud.nodes.values():
@@ -38,7 +38,7 @@ def meter(cloud: Cloud, at_s: float) -> Cloud:
 
 
 def settled(line: BillLine, at_s: float) -> BillLine:
-    """With everything up to now."""
+    """The line with all time until now added."""
     passed_ms = max(0, _ms(at_s) - line.since_ms) * line.nodes
     return replace(line, since_ms=_ms(at_s), node_ms=line.node_ms + passed_ms, cost=line.cost + passed_ms * line.rate)
 

@@ -1,4 +1,4 @@
-"""Names and choices that look random and follow from the seed."""
+"""Names and choices that look random and are determined by the seed."""
 
 import hashlib
 import random
@@ -14,8 +14,8 @@ _LETTERS = "0123456789bcdfghjklmnpqrstvwxz"
 
 
 def count(cloud: Cloud) -> tuple[Cloud, int]:
-    """The next number, and the cloud that has used it."""
-    return replace(cloud, made=cloud.made + 1), cloud.made + 1
+    """The cloud with its counter increased, and the new number."""
+    return replace(cloud, choices=cloud.choices + 1), cloud.choices + 1
 
 
 def hexadecimal(cloud: Cloud, what: str, number: int, length: int = 8) -> str:

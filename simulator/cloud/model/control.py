@@ -1,4 +1,4 @@
-"""What the control endpoint orders: the hand of fate."""
+"""Orders of the control endpoint: preemptions, maintenance, stockouts, prices, quotas."""
 
 from dataclasses import replace
 from typing import assert_never
@@ -16,7 +16,7 @@ from simulator.cloud.model.requests import (
     SetRoles,
     StockOut,
 )
-from simulator.cloud.model.spot import doom, usual_notice_s
+from simulator.cloud.model.spot import give_notice, usual_notice_s
 from simulator.cloud.model.state import Cloud, Offer
 from simulator.cloud.model.view import is_running
 from simulator.market.markets import Market
@@ -56,11 +56,11 @@ def _preempt(cloud: Cloud, order: PreemptNode, at_s: float) -> tuple[Cloud, Outc
     if node.instance is None:
         return cloud, refusals.invalid(f"The node {order.node} has no instance now.")
     notice_s = usual_notice_s(cloud, node) if order.notice_s is None else order.notice_s
-    return doom(cloud, node, at_s, notice_s), Done()
+    return give_notice(cloud, node, at_s, notice_s), Done()
 
 
 def _maintain(cloud: Cloud, order: MaintainHost, at_s: float) -> tuple[Cloud, Outcome]:
-    """Spot nodes are preempted for it; others with accelerators cannot be moved, and stop."""
+    """Preempts a spot node. Stops another node with accelerators, because it cannot migrate."""
     node = cloud.nodes.get(order.node)
     if node is None:
         return cloud, refusals.no_resource(f"instances/{order.node}")
@@ -80,8 +80,8 @@ def _set_ready(cloud: Cloud, order: SetNodeReady, at_s: float) -> tuple[Cloud, O
         return cloud, refusals.no_resource(f"instances/{order.node}")
     if not is_running(cloud, node):
         return cloud, refusals.invalid(f"The node {order.node} does not run now.")
-    since_s = None if order.ready else at_s if node.unready_s is None else node.unready_s
-    return replace(cloud, nodes={**cloud.nodes, node.name: replace(node, unready_s=since_s)}), Done()
+    since_s = None if order.ready else at_s if node.unready_since_s is None else node.unready_since_s
+    return replace(cloud, nodes={**cloud.nodes, node.name: replace(node, unready_since_s=since_s)}), Done()
 
 
 def _set_quota(cloud: Cloud, order: SetQuota) -> Cloud:

@@ -1,7 +1,7 @@
-"""The core: learn from the event, then bring everything into line with what is known.
+"""The core: learns from the event, then reconciles everything with what is known.
 
-Time alone changes much here: instances boot, notices run out, groups ask again, operations end. So every decision says
-when to look next.
+Time alone changes much here: instances boot, notices end, groups retry, operations end. So every decision names the
+time of the next one.
 """
 
 import math
@@ -70,17 +70,17 @@ def _reconcile(cloud: Cloud, at_s: float, answers: tuple[Answer, ...]) -> Decisi
     cloud = spot.take_back(cloud, at_s)
     cloud = upkeep.proceed(cloud, at_s)
     cloud = groups.reach_targets(cloud, at_s)
-    cloud, told = hosting.tell_regions(cloud, at_s)
+    cloud, reported = hosting.tell_regions(cloud, at_s)
     cloud = operations.finish(cloud, at_s)
     cloud = bill.meter(cloud, at_s)
     later = min((time_s for time_s in _wake_times(cloud) if time_s > at_s), default=math.inf)
-    return Decision(cloud, (*answers, *told), wake_at_s=later if later < math.inf else None)
+    return Decision(cloud, (*answers, *reported), wake_at_s=later if later < math.inf else None)
 
 
 def _wake_times(cloud: Cloud) -> Iterator[float]:
     yield from (cluster.up_s for cluster in cloud.clusters.values())
     for node in cloud.nodes.values():
-        yield node.ask_s
+        yield node.request_at_s
         if node.instance is not None:
             yield from (node.instance.ready_s, node.instance.expires_s, node.instance.ends_s)
     yield from hosting.wake_times(cloud)

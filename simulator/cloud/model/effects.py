@@ -1,4 +1,4 @@
-"""Everything that the cloud's core may ask its shell for: answers to who asked, requests to the regions."""
+"""What the cloud's core may ask its shell for: answers to requests, requests to the regions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class HostCluster:
     region: str
-    called: str
+    name_in_region: str
     key: ClusterKey
     uid: str
     authorized_networks: tuple[str, ...] | None = None
@@ -26,13 +26,13 @@ class HostCluster:
 @dataclass(frozen=True, slots=True)
 class DropCluster:
     region: str
-    called: str
+    name_in_region: str
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceNode:
     region: str
-    called: str
+    name_in_region: str
     node: NodeName
     instance: InstanceId
     project: str
@@ -46,10 +46,10 @@ class PlaceNode:
 
 @dataclass(frozen=True, slots=True)
 class WarnNode:
-    """It was preempted: it has this long, which may be nothing at all."""
+    """Preempts a node after `notice_s`, which may be 0."""
 
     region: str
-    called: str
+    name_in_region: str
     node: NodeName
     notice_s: float
 
@@ -57,25 +57,25 @@ class WarnNode:
 @dataclass(frozen=True, slots=True)
 class RemoveNode:
     region: str
-    called: str
+    name_in_region: str
     node: NodeName
 
 
 @dataclass(frozen=True, slots=True)
 class DrainNode:
-    """Cordon it and evict its pods; asked again until the region says that they have left."""
+    """Cordons a node and evicts its pods; repeated until the region reports that they have left."""
 
     region: str
-    called: str
+    name_in_region: str
     node: NodeName
 
 
 @dataclass(frozen=True, slots=True)
 class SilenceNode:
-    """Its kubelet stops reporting, or reports again; its programs stop and continue with it."""
+    """Makes a node's kubelet stop reporting, or report again; its programs stop and continue with it."""
 
     region: str
-    called: str
+    name_in_region: str
     node: NodeName
     instance: InstanceId
     silent: bool
@@ -83,10 +83,10 @@ class SilenceNode:
 
 @dataclass(frozen=True, slots=True)
 class AnnounceMaintenance:
-    """Its host will be maintained, and it stops then."""
+    """Announces that a node will stop for maintenance of its host."""
 
     region: str
-    called: str
+    name_in_region: str
     node: NodeName
     instance: InstanceId
 

@@ -1,4 +1,4 @@
-"""Everything that can happen to the cloud. `at_s` is when it was learned."""
+"""Everything that can happen to the cloud. `at_s` is the time at which the core learns it."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from simulator.market.markets import Change
 class Asked:
     at_s: float
     number: int
-    """Of the question, so that the answer finds who asked."""
+    """Number of the request; the answer carries it too."""
     request: Request
 
 
@@ -31,7 +31,7 @@ class RegionSeen:
 
 @dataclass(frozen=True, slots=True)
 class RegionMissed:
-    """It did not answer."""
+    """The region did not answer."""
 
     at_s: float
     region: str

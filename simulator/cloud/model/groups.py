@@ -1,4 +1,4 @@
-"""Instance groups: each keeps trying to have as many nodes as it should, and chooses itself whom it lets go."""
+"""Instance groups: each creates nodes up to its target, and chooses by itself which nodes it removes."""
 
 import math
 import re
@@ -11,8 +11,8 @@ from simulator.cloud.model.names import NodeName
 from simulator.cloud.model.state import Cloud, Failure, Group, GroupError, Instance, Node, Offer, Pool, Shortage
 from simulator.market.markets import Market
 
-ERRORS_KEPT = 200
-"""Of the groups of a pool; how many Compute keeps, and for how long, is not verified."""
+MAX_ERRORS = 200
+"""Errors that the groups of a pool store. How many Compute stores, and for how long, is not verified."""
 
 
 def reach_targets(cloud: Cloud, at_s: float) -> Cloud:
@@ -33,22 +33,22 @@ def reach_targets(cloud: Cloud, at_s: float) -> Cloud:
 
 
 def remove_nodes(cloud: Cloud, names: Iterable[NodeName], at_s: float, *, at_once: bool = False) -> Cloud:
-    """With their instances. A doomed one keeps the rest of its notice, unless it has to go at once."""
+    """Removes nodes and their instances. An instance under notice runs until its notice ends, unless `at_once`."""
     for name in names:
         node = cloud.nodes[name]
-        if not at_once and node.instance is not None and node.instance.is_doomed:
+        if not at_once and node.instance is not None and node.instance.is_noticed:
             cloud = replace(cloud, nodes={**cloud.nodes, name: replace(node, leaving=True)})
         else:
             nodes = {key: each for key, each in cloud.nodes.items() if key != name}
-            cloud = replace(cloud, nodes=nodes, presences=spot.forgotten_from(cloud, name, at_s))
+            cloud = replace(cloud, nodes=nodes, region_nodes=spot.forgotten_from(cloud, name, at_s))
     return cloud
 
 
 def _shrink(cloud: Cloud, there: list[Node], too_many: int, at_s: float) -> Cloud:
-    """First those that have no instance, then the doomed, then whoever the dice say."""
+    """Removes first nodes without an instance, then nodes under notice, then random ones."""
     cloud, number = chance.count(cloud)
     mixed = chance.shuffled(cloud, "shrink", number, there)
-    mixed.sort(key=lambda node: 0 if node.instance is None else 1 if node.instance.is_doomed else 2)
+    mixed.sort(key=lambda node: 0 if node.instance is None else 1 if node.instance.is_noticed else 2)
     return remove_nodes(cloud, [node.name for node in mixed[:too_many]], at_s)
 
 
@@ -57,23 +57,23 @@ def add_node(cloud: Cloud, pool: Pool, group: Group, at_s: float, *, is_surge: b
     while True:
         cloud, number = chance.count(cloud)
         name = NodeName(f"{stem}-{chance.suffix(cloud, number)}")
-        if name not in cloud.nodes and name not in cloud.presences:
-            node = Node(name, pool.key, group.zone, ask_s=max(at_s, pool.grouped_s), is_surge=is_surge)
+        if name not in cloud.nodes and name not in cloud.region_nodes:
+            node = Node(name, pool.key, group.zone, request_at_s=max(at_s, pool.grouped_s), is_surge=is_surge)
             return replace(cloud, nodes={**cloud.nodes, name: node})
 
 
 def _ask_for_instances(cloud: Cloud, at_s: float) -> Cloud:
-    waiting = [node for node in cloud.nodes.values() if node.instance is None and node.ask_s <= at_s]
+    waiting = [node for node in cloud.nodes.values() if node.instance is None and node.request_at_s <= at_s]
     waiting = [node for node in waiting if cloud.clusters[node.pool.of].up_s <= at_s]
     if not waiting:
         return cloud
-    held = spot.held(cloud, doomed_too=True)
+    held = spot.held(cloud, noticed_too=True)
     used = quotas.usage(cloud)
     nodes = dict(cloud.nodes)
     for node in waiting:
         refused = _over_quota(cloud, node, used) or _stocked_out(cloud, node, held)
         if refused is not None:
-            nodes[node.name] = replace(node, ask_s=at_s + cloud.rules.retry_s, refused=refused)
+            nodes[node.name] = replace(node, request_at_s=at_s + cloud.rules.retry_s, refused=refused)
             cloud = _noting(cloud, node, refused, at_s)
             continue
         pool = cloud.pools[node.pool]
@@ -87,7 +87,7 @@ def _ask_for_instances(cloud: Cloud, at_s: float) -> Cloud:
 
 def _noting(cloud: Cloud, node: Node, refused: Failure, at_s: float) -> Cloud:
     pool = cloud.pools[node.pool]
-    errors = (*pool.errors, GroupError(at_s, node.name, node.zone, refused))[-ERRORS_KEPT:]
+    errors = (*pool.errors, GroupError(at_s, node.name, node.zone, refused))[-MAX_ERRORS:]
     return replace(cloud, pools={**cloud.pools, pool.key: replace(pool, errors=errors)})
 
 
@@ -101,7 +101,7 @@ def _over_quota(cloud: Cloud, node: Node, used: quotas.Usage) -> Failure | None:
 
 
 def _stocked_out(cloud: Cloud, node: Node, held: Counter[Market]) -> Failure | None:
-    """On-demand nodes are none of the market's, but where nothing is left there is nothing for them either."""
+    """On-demand nodes use no capacity of the market, but a stockout refuses them too."""
     pool = cloud.pools[node.pool]
     market = pool.market(node.zone)
     is_taken = pool.spec.spot and held[market] + pool.spec.units > spot.capacity_of(cloud, market)

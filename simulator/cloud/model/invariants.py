@@ -8,12 +8,12 @@ from simulator.cloud.model.state import Cloud
 
 
 def broken(cloud: Cloud) -> list[str]:
-    """A sentence for each that does not hold; none in a sound cloud."""
+    """One message for each broken invariant."""
     return [*_capacity(cloud), *_groups(cloud), *_identity(cloud), *_bill(cloud)]
 
 
 def _capacity(cloud: Cloud) -> Iterator[str]:
-    for market, amount in spot.held(cloud, doomed_too=False).items():
+    for market, amount in spot.held(cloud, noticed_too=False).items():
         if amount > spot.capacity_of(cloud, market):
             yield f"{market}: {amount} held of {spot.capacity_of(cloud, market)}"
 
@@ -23,18 +23,18 @@ def _groups(cloud: Cloud) -> Iterator[str]:
         for group in pool.groups:
             there = len(view.members(cloud, pool.key, group.zone))
             if not pool.deleting and there != group.target:
-                yield f"{group.name}: {there} nodes, {group.target} wanted"
+                yield f"{group.name}: {there} nodes, target {group.target}"
 
 
 def _identity(cloud: Cloud) -> Iterator[str]:
     ids = Counter(node.instance.id for node in cloud.nodes.values() if node.instance is not None)
-    yield from (f"instance {each}: of {count} nodes" for each, count in ids.items() if count > 1)
+    yield from (f"instance {each}: used by {count} nodes" for each, count in ids.items() if count > 1)
     for node in cloud.nodes.values():
         if node.pool not in cloud.pools:
-            yield f"{node.name}: of no pool"
+            yield f"{node.name}: its pool is missing"
     for pool in cloud.pools.values():
         if pool.key.of not in cloud.clusters:
-            yield f"{pool.key}: of no cluster"
+            yield f"{pool.key}: its cluster is missing"
 
 
 def _bill(cloud: Cloud) -> Iterator[str]:
@@ -47,7 +47,7 @@ def _bill(cloud: Cloud) -> Iterator[str]:
 
 
 def over_quota(cloud: Cloud) -> list[str]:
-    """What is held beyond the quota: only a quota that was lowered later makes it so."""
+    """Usage above the quota, which happens only after the quota was lowered."""
     return [
         f"{metric} in {region}: {amount} used of {quotas.limit_of(cloud, project, region, metric)}"
         for (project, region, metric), amount in quotas.usage(cloud).items()

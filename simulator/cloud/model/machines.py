@@ -1,10 +1,10 @@
-"""Machine types: vCPUs, memory, and the accelerators that some of them come with."""
+"""Machine types: vCPUs, memory and built-in accelerators."""
 
 import re
 from dataclasses import dataclass
 
 GPU = "nvidia.com/gpu"
-"""What Kubernetes calls an accelerator."""
+"""Name of an accelerator in Kubernetes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class Machine:
     memory_mib: int
     accelerator: str = ""
     accelerators: int = 0
-    """Built in; N1 machines have none of their own and take what they are given."""
+    """Built-in accelerators; N1 machines have none and take attached ones."""
 
 
 _SERIES = re.compile(r"^(e2|n1|n2|n2d|n4|c2|c2d|c3|c3d|c4|t2d)-(standard|highmem|highcpu)-(\d+)$")
@@ -33,7 +33,7 @@ _SMALL = {"e2-micro": (2, 1), "e2-small": (2, 2), "e2-medium": (2, 4), "f1-micro
 
 
 def machine(name: str) -> Machine | None:
-    """None if there is no such machine type."""
+    """The machine type of that name, if there is one."""
     if name in _WITH_ACCELERATORS:
         vcpus, memory_gib, accelerator, count = _WITH_ACCELERATORS[name]
         return Machine(name, vcpus, memory_gib * 1024, accelerator, count)
@@ -48,5 +48,5 @@ def machine(name: str) -> Machine | None:
 
 
 def may_take(host: Machine, accelerator: str) -> bool:
-    """Whether an accelerator can be put into the machine."""
+    """True if the accelerator can be attached to the machine."""
     return host.name.startswith("n1-") and accelerator in ("nvidia-tesla-t4", "nvidia-tesla-v100")

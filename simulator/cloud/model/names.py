@@ -1,4 +1,4 @@
-"""Names as Google writes them: projects/P/locations/L/clusters/C/nodePools/N, zones and the regions they are in."""
+"""Names in Google's form: projects/P/locations/L/clusters/C/nodePools/N, zones and their regions."""
 
 import re
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class PoolKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A resource name in its parts; what it does not say is empty."""
+    """The parts of a resource name; missing parts are empty."""
 
     project: str = ""
     location: str = ""
@@ -61,7 +61,7 @@ class Path:
 
 
 def parse(name: str) -> Path | None:
-    """None if it is no such name."""
+    """The parts of a resource name, or None if the text is malformed."""
     parts = name.split("/")
     if len(parts) % 2 or not all(parts):
         return None
@@ -84,11 +84,11 @@ def is_zone(text: str) -> bool:
 
 @lru_cache(maxsize=1000)
 def region_of(location: str) -> str:
-    """Of a zone its region, of a region itself."""
+    """The region of a zone; a region itself."""
     match = _LOCATION.match(location)
     return match[1] if match else location
 
 
 def is_own_name(text: str) -> bool:
-    """Whether a cluster or a pool may be called so."""
+    """True if a cluster or a pool may have this name."""
     return _OWN_NAME.match(text) is not None

@@ -1,7 +1,7 @@
-"""When an operation is over, and how it ended.
+"""When an operation ends, and with which result.
 
-An operation that cannot get its instances ends with an error after a while. What it was to make exists all the same,
-and its groups keep trying: that an operation is over says nothing about what there is.
+An operation that cannot get its instances ends with an error after a while. The pool or cluster exists all the same,
+and its groups keep trying: the end of an operation does not mean that the nodes are there.
 """
 
 import math
@@ -12,10 +12,10 @@ from typing import assert_never
 from simulator.cloud.model import chance, view
 from simulator.cloud.model.names import ClusterKey, NodeName, OperationName, PoolKey, region_of
 from simulator.cloud.model.requests import Started
-from simulator.cloud.model.state import Cloud, Cluster, Failure, Kind, Operation, Pool, Shortage, Trouble
+from simulator.cloud.model.state import Cloud, Cluster, Failure, Kind, Operation, Pool, Shortage, StatusError
 from simulator.cloud.model.view import is_full, is_gone, is_running, members
 
-DONE_KEPT = 1000
+MAX_DONE = 1000
 
 
 def finish(cloud: Cloud, at_s: float) -> Cloud:
@@ -37,7 +37,7 @@ def finish(cloud: Cloud, at_s: float) -> Cloud:
                 continue
             case _:
                 assert_never(operation.kind)
-    return _healed(_recovered(_bounded(cloud)), at_s)
+    return _old_errors_cleared(_recovered(_bounded(cloud)), at_s)
 
 
 def start(
@@ -51,8 +51,8 @@ def start(
 ) -> tuple[Cloud, Started]:
     cloud, number = chance.count(cloud)
     name = OperationName(f"operation-{number:013}-{chance.hexadecimal(cloud, 'operation', number)}")
-    made = cloud.pools.get(PoolKey(*cluster, pool))
-    expects = sum(group.target for group in made.groups) if made is not None else 0
+    filled = cloud.pools.get(PoolKey(*cluster, pool))
+    expects = sum(group.target for group in filled.groups) if filled is not None else 0
     operation = Operation(name, kind, cluster, at_s, pool, zone, tuple(nodes), expects)
     return replace(cloud, operations={**cloud.operations, name: operation}), Started(name)
 
@@ -60,8 +60,8 @@ def start(
 def wake_times(cloud: Cloud) -> Iterator[float]:
     rules = cloud.rules
     for pool in cloud.pools.values():
-        if pool.trouble is not None and pool.trouble.healed_s is not None:
-            yield pool.trouble.healed_s + rules.sticky_error_s
+        if pool.status_error is not None and pool.status_error.recovered_at_s is not None:
+            yield pool.status_error.recovered_at_s + rules.sticky_error_s
     for operation in cloud.operations.values():
         if not operation.is_done:
             began_s = operation.started_s
@@ -78,7 +78,7 @@ def _created(cloud: Cloud, operation: Operation, at_s: float) -> Cloud:
     if at_s < cluster.up_s:
         return cloud
     if not cluster.endpoint:
-        return _given_up(cloud, operation, cluster.up_s, at_s)
+        return _abandoned(cloud, operation, cluster.up_s, at_s)
     return _filled(cloud, operation, view.pools_of(cloud, operation.cluster), cluster.up_s, at_s)
 
 
@@ -91,27 +91,34 @@ def _filled(cloud: Cloud, operation: Operation, pools: list[Pool], since_s: floa
             failure = shortage_of(cloud, pool, at_s - since_s, since_s)
             if failure is not None:
                 return done(cloud, operation, at_s, failure)
-    return _given_up(cloud, operation, since_s, at_s)
+    return _abandoned(cloud, operation, since_s, at_s)
 
 
 def shortage_of(cloud: Cloud, pool: Pool, after_s: float, since_s: float = math.inf) -> Failure | None:
-    """What GKE says of a pool whose nodes are refused their instances, or were since then; nothing if none was."""
+    """GKE's message about a pool whose nodes are refused instances now, or were since `since_s`."""
     now = [failure for _, failure in view.failures(cloud, pool.key)]
     found = now or [error.why for error in pool.errors if error.at_s >= since_s]
     if not found:
         return None
     there = members(cloud, pool.key)
     running = sum(is_running(cloud, node) for node in there)
-    first = found[0]
     wanted = sum(group.target for group in pool.groups)
+    message = not_all_running(found[0], after_s, wanted=wanted, running=running, missing=len(there) - running)
+    return Failure(found[0].shortage, message)
+
+
+def not_all_running(first: Failure, after_s: float, *, wanted: int, running: int, missing: int) -> str:
     lead = (
         "Google Compute Engine" if first.shortage is Shortage.STOCKOUT else "Insufficient quota to satisfy the request"
     )
-    return Failure(
-        first.shortage,
+    return (
         f"{lead}: Not all instances running in IGM after {_go_duration(after_s)}. Expected {wanted}, "
-        f"running {running}, transitioning {len(there) - running}. Current errors: [{first.shortage}]: {first.message}",
+        f"running {running}, transitioning {missing}. Current errors: [{first.shortage}]: {first.message}"
     )
+
+
+def timed_out(after_s: float) -> str:
+    return f"Timed out after {_go_duration(after_s)}: not all components are healthy."
 
 
 def _pool_deleted(cloud: Cloud, operation: Operation, at_s: float) -> Cloud:
@@ -141,7 +148,7 @@ def _instances_deleted(cloud: Cloud, operation: Operation, at_s: float) -> Cloud
 def _is_empty(cloud: Cloud, key: PoolKey) -> bool:
     region = region_of(key.location)
     names = {node.name for node in view.nodes_of(cloud, key)}
-    names |= {presence.node for presence in cloud.presences.values() if presence.pool == key}
+    names |= {known_node.node for known_node in cloud.region_nodes.values() if known_node.pool == key}
     return all(is_gone(cloud, name, region) for name in names)
 
 
@@ -149,19 +156,18 @@ def _is_dropped(cloud: Cloud, cluster: Cluster) -> bool:
     region = cloud.regions.get(cluster.region)
     if region is None or not region.reachable:
         return True
-    told = cloud.hosted.get((cluster.region, cluster.called))
-    return told is None or not (told.id or told.request)
+    reported = cloud.hosted.get((cluster.region, cluster.name_in_region))
+    return reported is None or not (reported.id or reported.request)
 
 
 def _has_lasted(cloud: Cloud, operation: Operation, at_s: float) -> bool:
     return at_s >= operation.started_s + cloud.rules.operation_s
 
 
-def _given_up(cloud: Cloud, operation: Operation, since_s: float, at_s: float) -> Cloud:
+def _abandoned(cloud: Cloud, operation: Operation, since_s: float, at_s: float) -> Cloud:
     if at_s < since_s + cloud.rules.give_up_s:
         return cloud
-    message = f"Timed out after {_go_duration(at_s - operation.started_s)}: not all components are healthy."
-    return done(cloud, operation, at_s, Failure(None, message))
+    return done(cloud, operation, at_s, Failure(None, timed_out(at_s - operation.started_s)))
 
 
 def done(cloud: Cloud, operation: Operation, at_s: float, failure: Failure | None = None) -> Cloud:
@@ -169,40 +175,40 @@ def done(cloud: Cloud, operation: Operation, at_s: float, failure: Failure | Non
     cloud = replace(cloud, operations={**cloud.operations, operation.name: ended})
     pool = cloud.pools.get(operation.pool_key)
     if operation.kind in (Kind.CREATE_POOL, Kind.RESIZE_POOL) and pool is not None:
-        cloud = _with_trouble(cloud, pool, _trouble(cloud, pool, operation, failure))
+        cloud = _with_status_error(cloud, pool, _status_error(cloud, pool, operation, failure))
     cluster = cloud.clusters.get(operation.cluster)
     if operation.kind is Kind.CREATE_CLUSTER and cluster is not None and failure is not None:
         cloud = replace(cloud, clusters={**cloud.clusters, cluster.key: replace(cluster, failed=failure)})
     return cloud
 
 
-def _trouble(cloud: Cloud, pool: Pool, operation: Operation, failure: Failure | None) -> Trouble | None:
+def _status_error(cloud: Cloud, pool: Pool, operation: Operation, failure: Failure | None) -> StatusError | None:
     if failure is None:
         return None
     has_nodes = any(is_running(cloud, node) for node in members(cloud, pool.key))
-    return Trouble(failure, is_unusable=operation.kind is Kind.CREATE_POOL and not has_nodes)
+    return StatusError(failure, is_unusable=operation.kind is Kind.CREATE_POOL and not has_nodes)
 
 
-def _healed(cloud: Cloud, at_s: float) -> Cloud:
-    """GKE takes back what it said of a pool long after its nodes came."""
+def _old_errors_cleared(cloud: Cloud, at_s: float) -> Cloud:
+    """Clears errors of pools whose nodes have run for `sticky_error_s`."""
     for pool in cloud.pools.values():
-        trouble = pool.trouble
-        if trouble is None or not is_full(cloud, pool):
+        error = pool.status_error
+        if error is None or not is_full(cloud, pool):
             continue
-        healed_s = at_s if trouble.healed_s is None else trouble.healed_s
-        is_over = at_s >= healed_s + cloud.rules.sticky_error_s
-        cloud = _with_trouble(cloud, pool, None if is_over else replace(trouble, healed_s=healed_s))
+        recovered_at_s = at_s if error.recovered_at_s is None else error.recovered_at_s
+        is_over = at_s >= recovered_at_s + cloud.rules.sticky_error_s
+        cloud = _with_status_error(cloud, pool, None if is_over else replace(error, recovered_at_s=recovered_at_s))
     return cloud
 
 
-def _with_trouble(cloud: Cloud, pool: Pool, trouble: Trouble | None) -> Cloud:
-    if trouble == pool.trouble:
+def _with_status_error(cloud: Cloud, pool: Pool, error: StatusError | None) -> Cloud:
+    if error == pool.status_error:
         return cloud
-    return replace(cloud, pools={**cloud.pools, pool.key: replace(pool, trouble=trouble)})
+    return replace(cloud, pools={**cloud.pools, pool.key: replace(pool, status_error=error)})
 
 
 def _recovered(cloud: Cloud) -> Cloud:
-    """A cluster that came to life late is none the worse for it."""
+    """Clears the errors of clusters whose nodes came late."""
     for cluster in cloud.clusters.values():
         if (
             cluster.failed
@@ -215,9 +221,9 @@ def _recovered(cloud: Cloud) -> Cloud:
 
 def _bounded(cloud: Cloud) -> Cloud:
     done: list[OperationName] = [each.name for each in cloud.operations.values() if each.is_done]
-    if len(done) <= DONE_KEPT:
+    if len(done) <= MAX_DONE:
         return cloud
-    old = set(done[: len(done) - DONE_KEPT])
+    old = set(done[: len(done) - MAX_DONE])
     return replace(cloud, operations={name: each for name, each in cloud.operations.items() if name not in old})
 
 

@@ -1,7 +1,7 @@
-"""What a project may hold, by Compute's metrics: in one region, or in all regions together.
+"""Quotas of a project, by Compute's metrics: for one region, or for all regions together.
 
-The defaults are those of a project that was granted GPUs and never asked for anything else. A spot quota of 0 means
-that none was granted: spot nodes then count against the ordinary quota.
+The defaults are those of a project that requested only GPU quota. A spot quota of 0 means that none was granted: spot
+nodes then count against the ordinary quota.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ _EVERYWHERE = MappingProxyType({"CPUS_ALL_REGIONS": 200, "GPUS_ALL_REGIONS": 64}
 _DISKS = {"pd-standard": "DISKS_TOTAL_GB", "pd-balanced": "SSD_TOTAL_GB", "pd-ssd": "SSD_TOTAL_GB"}
 
 Usage = Counter[tuple[str, str, str]]
-"""By project, scope and metric."""
+"""Amounts by project, scope and metric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Short:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """More nodes of one kind in one zone."""
+    """Additional nodes of one pool in one zone."""
 
     spec: PoolSpec
     zone: str
@@ -54,7 +54,7 @@ class Wanted:
 
 
 def needs(cloud: Cloud, project: str, spec: PoolSpec, zone: str) -> Mapping[tuple[str, str], int]:
-    """What one node takes, by scope and metric."""
+    """Quota that one node uses, by scope and metric."""
     region = region_of(zone)
 
     def metric(name: str) -> tuple[str, str]:
@@ -82,7 +82,7 @@ def limit_of(cloud: Cloud, project: str, scope: str, metric: str) -> int:
 
 
 def usage(cloud: Cloud) -> Usage:
-    """What all instances take."""
+    """Quota that all instances use."""
     used: Usage = Counter()
     for node in cloud.nodes.values():
         if node.instance is not None:
@@ -102,7 +102,7 @@ def metrics(scope: str) -> list[str]:
 
 
 def shortfalls(cloud: Cloud, project: str, wanted: Iterable[Wanted]) -> list[Short]:
-    """Every quota that keeps the project from having all of these at once."""
+    """Every quota that is too small for all of these nodes together."""
     asked: Counter[tuple[str, str]] = Counter()
     for each in wanted:
         for key, amount in needs(cloud, project, each.spec, each.zone).items():
@@ -120,7 +120,7 @@ def _shortfalls(cloud: Cloud, project: str, asked: Mapping[tuple[str, str], int]
 
 
 def metrics_named(name: str) -> tuple[str, ...]:
-    """A metric of Compute, or both of an accelerator (spot and on demand); nothing if there is none."""
+    """The metric itself, or both metrics of an accelerator (spot and on demand); empty if unknown."""
     known = accelerator(name)
     if known is not None:
         return known.quota, f"{SPOT}{known.quota}"

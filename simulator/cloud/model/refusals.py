@@ -1,4 +1,4 @@
-"""How the cloud says no: Google's codes and Google's way of putting it, so that clients are tested on both."""
+"""Refusals of the cloud with Google's codes and texts, so that clients are tested with both."""
 
 import enum
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _TITLES = {CONTAINER: "Kubernetes Engine API", COMPUTE: "Compute Engine API"}
 
 
 class Code(enum.StrEnum):
-    """Of gRPC, by name."""
+    """Names of gRPC's status codes."""
 
     INVALID_ARGUMENT = "INVALID_ARGUMENT"
     NOT_FOUND = "NOT_FOUND"
@@ -36,7 +36,7 @@ class Refusal:
     code: Code
     message: str
     reason: str = ""
-    """Of the error's ErrorInfo, where Google gives one."""
+    """Reason in the error's ErrorInfo, where Google gives one."""
     domain: str = "googleapis.com"
 
 
@@ -146,11 +146,11 @@ def away() -> Refusal:
 
 
 def short_of_quota(project: str, short: Sequence["Short"]) -> Refusal:
-    """One quota is named in a sentence of its own, several in a numbered list."""
-    told = [_short(project, each) for each in short]
-    if len(told) == 1:
-        return Refusal(Code.PERMISSION_DENIED, f"I{told[0][1:]}.")
-    listed = "".join(f"\n\t({number}) {each}" for number, each in enumerate(told, start=1))
+    """One quota makes a sentence, several make a numbered list."""
+    reported = [_short(project, each) for each in short]
+    if len(reported) == 1:
+        return Refusal(Code.PERMISSION_DENIED, f"I{reported[0][1:]}.")
+    listed = "".join(f"\n\t({number}) {each}" for number, each in enumerate(reported, start=1))
     return Refusal(Code.PERMISSION_DENIED, f"{listed}.")
 
 

@@ -1,4 +1,4 @@
-"""Everything that the cloud can be asked to change, by GKE's API, by Compute's and by the control endpoint."""
+"""Changes that GKE's API, Compute's API and the control endpoint can request."""
 
 from dataclasses import dataclass
 
@@ -51,7 +51,7 @@ class ResizePool:
 
 @dataclass(frozen=True, slots=True)
 class UpdatePool:
-    """For nodes that are made from now on."""
+    """Changes a pool's settings for nodes created from now on."""
 
     key: PoolKey
     spec: PoolSpec
@@ -60,7 +60,7 @@ class UpdatePool:
 
 @dataclass(frozen=True, slots=True)
 class SetExclusions:
-    """Of a cluster, with everything else that its new maintenance policy says in the echo."""
+    """Sets a cluster's maintenance exclusions; `echo` has the rest of the new maintenance policy."""
 
     key: ClusterKey
     exclusions: tuple[Exclusion, ...]
@@ -71,14 +71,14 @@ class SetExclusions:
 class UpgradePool:
     key: PoolKey
     forced: bool = False
-    """Also during an exclusion: as GKE does for security, or at a version's end of support."""
+    """Upgrade even during an exclusion, as GKE does for security or at a version's end of support."""
 
 
 @dataclass(frozen=True, slots=True)
 class MaintainHost:
     node: NodeName
     notice_s: float | None = None
-    """None: as usual."""
+    """None: the usual notice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +94,14 @@ class DeleteInstances:
     group: str
     nodes: tuple[NodeName, ...]
     skip_strangers: bool = False
-    """Whether those that are not in the group are passed over, or refuse the whole."""
+    """Skip nodes that are not in the group; otherwise they refuse the whole request."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreemptNode:
     node: NodeName
     notice_s: float | None = None
-    """None: as usual; 0: without a word."""
+    """None: the usual notice; 0: no notice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,21 +114,21 @@ class StockOut:
 class SetCapacity:
     market: Market
     capacity: int | None
-    """None: as the trace says."""
+    """None: the value of the trace."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetPrice:
     market: Market
     price: MicroUsd | None
-    """None: as the trace says."""
+    """None: the value of the trace."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetQuota:
     project: str
     scope: str
-    """A region, or empty: the whole project."""
+    """A region; empty for the whole project."""
     metric: str
     limit: int | None
     """None: the default."""
@@ -136,7 +136,7 @@ class SetQuota:
 
 @dataclass(frozen=True, slots=True)
 class SetRoles:
-    """The service account of nodes has the roles that GKE needs, or lacks them."""
+    """Grants or revokes the roles that GKE needs for a service account of nodes."""
 
     account: str
     granted: bool
@@ -170,7 +170,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """At once, without an operation."""
+    """The request took effect at once, without an operation."""
 
 
 Outcome = Started | Done | Refusal

@@ -1,7 +1,10 @@
-"""What the cloud knows. Times are seconds of this process's monotonic clock; nothing here reads a clock.
+"""The state of the simulated cloud.
 
-What is wanted (a group's target) and what there is (nodes with or without an instance) are kept apart, and so are the
-instances of the cloud and what each region was told of them: either can be ahead of the other.
+Fields of `Rules` ending in `_s` are durations. In all other classes they are points in time, in seconds of this
+process's monotonic clock, unless their docstring says otherwise. Nothing here reads a clock.
+
+The wanted state (a group's target) and the actual state (nodes with or without an instance) are separate. So are the
+instances of the cloud and what each region has confirmed: either can be ahead of the other.
 """
 
 import enum
@@ -19,49 +22,53 @@ DEFAULT_DISK_TYPE = "pd-balanced"
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How this cloud behaves; delays are already divided by the speed."""
+    """Settings of this cloud. Durations are already divided by the speed, except where noted."""
 
     seed: int = 0
     regions: tuple[str, ...] = ()
     operation_s: float = 20.0
-    """The least that an operation on a pool takes."""
+    """Least seconds of an operation on a cluster, pool or instances, except upgrades and repairs."""
     cluster_s: float = 240.0
-    """From the request for a cluster until its API answers and its first nodes are asked for."""
+    """Seconds from the request for a cluster until its API answers and its first nodes are requested."""
     boot_s: float = 60.0
-    """From an instance's start until its node is ready."""
+    """Seconds from an instance's start until its node is ready."""
     recreate_s: float = 10.0
-    """From the end of a preempted instance until its group asks for another."""
+    """Seconds from an instance's end, by preemption or with its region, until its group requests another."""
     retry_s: float = 30.0
-    """How long a group that was refused waits until it asks again."""
+    """Seconds before a group requests a refused instance again."""
     stockout_s: float = 2100.0
-    """How long an operation waits for instances that are refused before it ends with an error."""
+    """Seconds that a creation or a resize waits for refused instances before it ends with an error."""
     group_s: float = 0.0
     """Seconds from the request for a pool until its instance groups exist."""
     sticky_error_s: float = 86_400.0
-    """Seconds that a pool keeps its error status after all its nodes run."""
+    """Seconds that a pool keeps its error status after all its nodes run, unless a resize succeeds earlier."""
     give_up_s: float = 2100.0
-    """How long an operation waits for anything else."""
+    """Seconds before a creation or resize that waits for anything else, or an upgrade or repair that waits for refused
+    instances, ends with an error."""
     forget_s: float = 10.0
-    """From the end of an instance until Kubernetes forgets its node."""
+    """Seconds from the same end until its region removes the node, unless another instance is ready earlier."""
     notice_s: float = 30.0
-    """What a preempted node is given, unless told otherwise. Never divided by the speed: programs run in real time."""
+    """Seconds of notice in pools with the default grace; another grace changes it in proportion. Never divided by the
+    speed: programs run in real time."""
     silent_share: float = 0.0
-    """The share of the market's preemptions that come without a word."""
+    """Share of preemptions by capacity or lifetime that come without notice, 0 to 1."""
     default_capacity: int = 64
-    """Accelerators in a zone of which no trace tells."""
+    """Accelerators for spot nodes in each market whose capacity nothing sets."""
     default_quota: int = 64
-    """Accelerators of each kind in a region, spot and on demand apart."""
+    """Limit of each accelerator in a region if none is set, separate for spot and on demand."""
     operations_at_once: int = 5
+    """Operations that GKE runs at the same time on one cluster."""
     maintenance_s: float = 3600.0
-    """What GPU nodes on demand are given before maintenance of their host. Never divided by the speed, as notices."""
+    """Default seconds of notice before host maintenance of on-demand nodes with accelerators. Never divided by the
+    speed."""
     repair_s: float = 600.0
-    """How long a node is not ready before GKE repairs it."""
+    """Seconds that a node is not ready before GKE repairs it, if its pool repairs nodes."""
     drain_s: float = 3600.0
-    """The most that pods may take to leave a node that is drained."""
+    """Most seconds that pods may take to leave a node before its machine is re-created."""
     upgrade_every_s: float = 2_592_000.0
-    """How old the version of a pool's nodes gets before GKE upgrades them; 0: never by itself."""
+    """Seconds since a pool's nodes got their version after which GKE upgrades them; 0: never by itself."""
     lifetimes: Lifetimes | None = None
-    """How long spot nodes live; without, only capacity and the control endpoint take them."""
+    """Lifetimes of spot nodes; None: only capacity and the control endpoint preempt them."""
 
 
 class TaintEffect(enum.StrEnum):
@@ -78,7 +85,7 @@ class Taint:
 
 
 DEFAULT_GRACE_S = 30.0
-"""Seconds that a node delays its end, unless its pool says otherwise."""
+"""Seconds that a kubelet delays the end of a preempted node for its pods, unless the pool sets another value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +93,11 @@ class PoolSpec:
     machine: Machine
     accelerator: str = ""
     accelerators: int = 0
-    """Of one node."""
+    """Accelerators of one node."""
     spot: bool = False
     zones: tuple[str, ...] = ()
     size: int = 0
-    """Nodes in each zone, as GKE was last asked for: it does not hear what Compute is told to delete."""
+    """Nodes in each zone as last requested from GKE; Compute's deletions do not change it."""
     labels: Mapping[str, str] = field(default_factory=dict)
     resource_labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
@@ -111,7 +118,7 @@ class PoolSpec:
 
     @property
     def units(self) -> int:
-        """What one node takes of its market: accelerators, or vCPUs where it has none."""
+        """Units of its market that one node uses: accelerators, or vCPUs if it has none."""
         return self.accelerators if self.accelerator else self.machine.vcpus
 
 
@@ -130,7 +137,7 @@ class Exclusion:
     until_s: float
 
     def keeps_nodes(self, at_s: float) -> bool:
-        """Whether it forbids upgrades of nodes at that time."""
+        """True if the exclusion forbids upgrades of nodes at that time."""
         return self.scope is not Scope.NO_MINOR_UPGRADES and self.from_s <= at_s < self.until_s
 
 
@@ -138,25 +145,25 @@ class Exclusion:
 class Cluster:
     key: ClusterKey
     uid: str
-    called: str
-    """Its name in its region, where two locations may have given the same."""
+    name_in_region: str
+    """The name under which its region has it, unique although two locations may have clusters of the same name."""
     created_s: float
     up_s: float
-    """From then on its API answers."""
+    """Time from which its region is requested to run its API."""
     echo: bytes = b""
-    """What its creator said of it, in GKE's own encoding."""
+    """The request that created or last updated it, in GKE's encoding."""
     zones: tuple[str, ...] = ()
-    """Where its pools are unless they say otherwise."""
+    """Default zones of its pools."""
     endpoint: str = ""
     ca: str = ""
     failed: "Failure | None" = None
-    """Why its creation ended with an error."""
+    """Why its creation ended with an error; None again when all its nodes run."""
     deleting: bool = False
     exclusions: tuple[Exclusion, ...] = ()
     private_nodes: bool = False
-    """For pools that do not say."""
+    """Default of `PoolSpec.private` in its pools."""
     authorized_networks: tuple[str, ...] | None = None
-    """From where its Kubernetes API may be reached; None: from anywhere."""
+    """Networks that may reach its Kubernetes API; None: all."""
 
     @property
     def region(self) -> str:
@@ -173,7 +180,7 @@ class Group:
 
 
 class Shortage(enum.StrEnum):
-    """GKE's own words for why an instance could not be had."""
+    """Reasons for a refused instance, as GKE's error codes."""
 
     STOCKOUT = "GCE_STOCKOUT"
     QUOTA = "GCE_QUOTA_EXCEEDED"
@@ -181,7 +188,7 @@ class Shortage(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why something could not be had: one of the shortages, or nothing that has a code."""
+    """Why a request failed; `shortage` is None for reasons without a code."""
 
     shortage: Shortage | None
     message: str
@@ -198,14 +205,14 @@ class GroupError:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """What GKE says of a pool since one of its operations failed. It stays although the nodes come later."""
+class StatusError:
+    """The error in a pool's status after its creation or a resize failed. It stays for a time after the nodes came."""
 
     failure: Failure
     is_unusable: bool
-    """Shown as ERROR: the pool got no node at all when it was created."""
-    healed_s: float | None = None
-    """When all its nodes ran again."""
+    """The status is ERROR instead of RUNNING_WITH_ERROR: the creation ended without a running node."""
+    recovered_at_s: float | None = None
+    """First time at which all its nodes ran after the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,12 +224,12 @@ class Pool:
     echo: bytes = b""
     deleting: bool = False
     version_s: float = 0.0
-    """When its nodes got their version."""
+    """Time at which it was created or its last upgrade ended."""
     grouped_s: float = 0.0
-    """From then on its instance groups exist."""
+    """Time from which its instance groups exist."""
     errors: tuple[GroupError, ...] = ()
-    """The newest of its groups, oldest first."""
-    trouble: Trouble | None = None
+    """The newest errors of its groups, oldest first."""
+    status_error: StatusError | None = None
 
     def group(self, zone: str) -> Group | None:
         return next((group for group in self.groups if group.zone == zone), None)
@@ -237,81 +244,84 @@ class Instance:
     started_s: float
     ready_s: float
     expires_s: float = math.inf
-    """When the market takes it."""
+    """Time at which the market preempts it."""
     ends_s: float = math.inf
-    """When the notice that it was given is over."""
+    """Time at which its notice ends."""
     stops_s: float = math.inf
-    """When it stops for maintenance of its host."""
+    """Time at which it stops for maintenance of its host."""
 
     @property
-    def is_doomed(self) -> bool:
+    def is_noticed(self) -> bool:
         return self.ends_s < math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A place in a group. Its name outlives its instances."""
+    """A node of a group, with or without an instance. It keeps its name when it gets another instance."""
 
     name: NodeName
     pool: PoolKey
     zone: str
     instance: Instance | None = None
-    ask_s: float = 0.0
-    """Not before then is an instance asked for."""
+    request_at_s: float = 0.0
+    """Earliest time at which its group requests an instance."""
     refused: Failure | None = None
     leaving: bool = False
-    """No longer of its group, but its instance has the rest of its notice."""
+    """It has left its group, but its instance runs until its notice ends."""
     is_surge: bool = False
-    """Only there for the time of an upgrade."""
-    drain_s: float | None = None
-    """Since when its pods are evicted, because its machine will be re-created."""
-    unready_s: float | None = None
-    """Since when its kubelet does not report."""
+    """It exists only during an upgrade."""
+    drain_began_s: float | None = None
+    """Time at which the eviction of its pods began, because its machine will be re-created; None: not draining."""
+    unready_since_s: float | None = None
+    """Time since which its kubelet does not report; None: it reports."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the region was told of one thing, and how that goes."""
+class Reported:
+    """What a region has confirmed of one cluster or node, and the state of the next request to it."""
 
     id: str = ""
-    """What it confirmed to have: an instance's id or a cluster's uid; empty: nothing."""
+    """The instance's id or cluster's uid that the region has; empty: none."""
     request: int = 0
-    """The number of the request that is under way; 0: none."""
+    """Number of the request that is under way; 0: none."""
     failures: int = 0
-    retry_s: float = 0.0
+    """Requests that failed since one succeeded."""
+    retry_at_s: float = 0.0
+    """Earliest time of the next request."""
 
 
 @dataclass(frozen=True, slots=True)
-class Doom:
+class Notice:
     instance: InstanceId
     at_s: float
     notice_s: float
+    """Duration of the notice."""
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
-    """A node as its region knows it; outlives the node until the region has confirmed that it is gone."""
+class RegionNode:
+    """What the region knows of a node. It is removed when neither the cloud nor the region has the node."""
 
     node: NodeName
     pool: PoolKey
-    told: Told = Told()
-    doom: Doom | None = None
-    doom_told: bool = False
+    reported: Reported = Reported()
+    notice: Notice | None = None
+    notice_reported: bool = False
     silenced: InstanceId | None = None
-    """The machine whose kubelet stopped reporting."""
+    """The instance whose kubelet stopped reporting."""
     announced: InstanceId | None = None
-    """The machine that got the announcement of host maintenance."""
+    """The instance to which host maintenance was announced."""
     drained: InstanceId | None = None
-    """The machine that its pods have left."""
-    forget_s: float = 0.0
-    """From then on the region may forget it, if the cloud has no instance for it."""
+    """The instance that all pods have left."""
+    forget_at_s: float = 0.0
+    """Time at which the region is requested to remove the node, if the instance that it has is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
     name: str
     incarnation: str = ""
-    """Empty until it was seen for the first time."""
+    """Changes when the region restarts; empty until it answers for the first time."""
     reachable: bool = False
 
 
@@ -322,11 +332,11 @@ class Kind(enum.StrEnum):
     DELETE_POOL = "DELETE_NODE_POOL"
     RESIZE_POOL = "SET_NODE_POOL_SIZE"
     UPDATE = "UPDATE_CLUSTER"
-    """Of a pool's settings or of a cluster's maintenance policy."""
+    """Update of a pool's settings or of a cluster's maintenance policy."""
     UPGRADE_NODES = "UPGRADE_NODES"
     REPAIR_NODES = "AUTO_REPAIR_NODES"
     DELETE_INSTANCES = "DELETE_INSTANCES"
-    """Compute's, not GKE's: neither is in the other's way."""
+    """An operation of Compute, which does not conflict with those of GKE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,9 +348,10 @@ class Operation:
     pool: str = ""
     zone: str = ""
     nodes: tuple[NodeName, ...] = ()
-    """That it removes (Compute's operations) or re-creates (repairs)."""
+    """Nodes that it removes (Compute's operations) or re-creates (repairs)."""
     expects: int = 0
-    """Nodes that GKE waits for, whatever happens to the groups at Compute meanwhile (not verified against Google)."""
+    """Sum of the pool's targets at the start. A creation or resize does not succeed while Compute has lowered them (not
+    verified against Google)."""
     done_s: float | None = None
     failed: Failure | None = None
 
@@ -355,7 +366,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A market as it is now. What the control endpoint says goes before what the trace says."""
+    """The current state of a market. Values set by hand, through the control endpoint, override those of the trace."""
 
     capacity: int | None = None
     price: MicroUsd | None = None
@@ -363,12 +374,12 @@ class Offer:
     price_by_hand: MicroUsd | None = None
     stocked_out: bool = False
     notice_s: float | None = None
-    """What the next nodes that capacity takes are given."""
+    """Duration of the notice for nodes that are preempted for lack of capacity; None: the usual one."""
 
 
 @dataclass(frozen=True, slots=True)
 class BillLine:
-    """One pool's nodes in one zone. Exact: whole milliseconds, whole micro-dollars for an hour."""
+    """The cost of one pool's nodes in one zone. Exact: whole milliseconds, whole micro-dollars per hour."""
 
     pool: PoolKey
     uid: str
@@ -379,10 +390,10 @@ class BillLine:
     since_ms: int
     nodes: int = 0
     rate: MicroUsd = FREE
-    """Of one node for an hour, now."""
+    """Current price of one node for an hour."""
     node_ms: int = 0
     cost: int = 0
-    """Micro-dollars × milliseconds ÷ hour: divided once, when it is shown."""
+    """Micro-dollars per hour × milliseconds; divided once, when it is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,19 +402,19 @@ class Cloud:
     clusters: Mapping[ClusterKey, Cluster] = field(default_factory=dict)
     pools: Mapping[PoolKey, Pool] = field(default_factory=dict)
     nodes: Mapping[NodeName, Node] = field(default_factory=dict)
-    presences: Mapping[NodeName, Presence] = field(default_factory=dict)
-    hosted: Mapping[tuple[str, str], Told] = field(default_factory=dict)
-    """By region and the cluster's name there."""
+    region_nodes: Mapping[NodeName, RegionNode] = field(default_factory=dict)
+    hosted: Mapping[tuple[str, str], Reported] = field(default_factory=dict)
+    """What the regions have confirmed of clusters, by region and name in the region."""
     regions: Mapping[str, Region] = field(default_factory=dict)
     operations: Mapping[OperationName, Operation] = field(default_factory=dict)
     offers: Mapping[Market, Offer] = field(default_factory=dict)
     quotas: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     """Limits that were set, by project, scope and metric."""
     lines: Mapping[tuple[str, str], BillLine] = field(default_factory=dict)
-    """By the pool's uid and zone."""
+    """Lines by the pool's uid and zone."""
     roleless: frozenset[str] = frozenset()
     """Service accounts of nodes that lack the roles GKE needs."""
-    made: int = 0
-    """Numbers what is made, so that every name and every choice follows from the seed."""
+    choices: int = 0
+    """Number of names and choices so far. The seed and the number determine each of them."""
     requests: int = 0
-    """Numbers the requests to regions: an answer to an older one teaches nothing."""
+    """Number of requests to regions so far. Answers to outdated requests are ignored."""

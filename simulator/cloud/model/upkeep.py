@@ -1,8 +1,8 @@
-"""What GKE does to nodes by itself: upgrades of a pool, repairs of nodes that are not ready, maintenance of hosts.
+"""Changes that GKE makes by itself: upgrades of pools, repairs of nodes that are not ready, maintenance of hosts.
 
-In an upgrade each node in turn is cordoned, its pods are evicted, and its machine is re-created under the same name. A
-surge makes extra nodes first and removes them at the end; the target of the instance group is larger meanwhile (not
-verified against Google).
+An upgrade cordons each node in turn, evicts its pods, and re-creates its machine under the same name. A surge creates
+extra nodes first and removes them at the end; meanwhile the target of the instance group is larger (not verified
+against Google).
 """
 
 from collections.abc import Iterator
@@ -44,10 +44,10 @@ def wake_times(cloud: Cloud) -> Iterator[float]:
     for node in cloud.nodes.values():
         if node.instance is not None:
             yield node.instance.stops_s
-        if node.drain_s is not None:
-            yield node.drain_s + rules.drain_s
-        if node.unready_s is not None:
-            yield node.unready_s + rules.repair_s
+        if node.drain_began_s is not None:
+            yield node.drain_began_s + rules.drain_s
+        if node.unready_since_s is not None:
+            yield node.unready_since_s + rules.repair_s
     if rules.upgrade_every_s > 0:
         yield from (pool.version_s + rules.upgrade_every_s for pool in cloud.pools.values())
         yield from (each.until_s for cluster in cloud.clusters.values() for each in cluster.exclusions)
@@ -67,7 +67,7 @@ def _start_repairs(cloud: Cloud, at_s: float) -> Cloud:
         names = tuple(
             node.name
             for node in view.members(cloud, pool.key)
-            if node.unready_s is not None and at_s >= node.unready_s + cloud.rules.repair_s
+            if node.unready_since_s is not None and at_s >= node.unready_since_s + cloud.rules.repair_s
         )
         if names and pool.spec.auto_repair and _is_free(cloud, pool):
             cloud, _ = start(cloud, Kind.REPAIR_NODES, pool.key.of, at_s, pool.key.pool, nodes=names)
@@ -88,18 +88,18 @@ def _upgrade(cloud: Cloud, operation: Operation, at_s: float) -> Cloud:
     own = [node for node in there if not node.is_surge]
     old = _old(cloud, operation)
     surge = [node for node in there if node.is_surge]
-    in_work = [node for node in own if node.drain_s is not None or not view.is_running(cloud, node)]
+    in_work = [node for node in own if node.drain_began_s is not None or not view.is_running(cloud, node)]
     room = pool.spec.max_unavailable + sum(view.is_running(cloud, node) for node in surge) - len(in_work)
     waiting = [node for node in old if node not in in_work]
     for node in waiting[: max(0, room)]:
-        cloud = _with_node(cloud, replace(node, drain_s=at_s))
+        cloud = _with_node(cloud, replace(node, drain_began_s=at_s))
     if old or in_work:
-        return _given_up(cloud, operation, at_s)
+        return _abandoned(cloud, operation, at_s)
     return done(_without_surge(cloud, replace(pool, version_s=at_s), at_s), operation, at_s)
 
 
 def _old(cloud: Cloud, operation: Operation) -> list[Node]:
-    """Nodes whose machines are from before the operation."""
+    """Nodes whose machines are older than the operation."""
     there = view.members(cloud, operation.pool_key)
     return [node for node in there if node.instance is not None and node.instance.started_s < operation.started_s]
 
@@ -110,30 +110,30 @@ def _repair(cloud: Cloud, operation: Operation, at_s: float) -> Cloud:
     nodes = [cloud.nodes[name] for name in operation.nodes if name in cloud.nodes]
     for node in nodes:
         is_old = node.instance is not None and node.instance.started_s < operation.started_s
-        if is_old and node.drain_s is None and not node.leaving:
-            cloud = _with_node(cloud, replace(node, drain_s=at_s))
-    is_over = all(view.is_running(cloud, node) and node.drain_s is None for node in nodes)
+        if is_old and node.drain_began_s is None and not node.leaving:
+            cloud = _with_node(cloud, replace(node, drain_began_s=at_s))
+    is_over = all(view.is_running(cloud, node) and node.drain_began_s is None for node in nodes)
     was_renewed = all(node.instance is not None and node.instance.started_s >= operation.started_s for node in nodes)
-    return done(cloud, operation, at_s) if is_over and was_renewed else _given_up(cloud, operation, at_s)
+    return done(cloud, operation, at_s) if is_over and was_renewed else _abandoned(cloud, operation, at_s)
 
 
 def _recreate_drained(cloud: Cloud, pool: Pool, at_s: float) -> Cloud:
     for node in view.nodes_of(cloud, pool.key):
-        instance, presence = node.instance, cloud.presences.get(node.name)
-        if instance is None or node.drain_s is None or instance.is_doomed:
+        instance, known_node = node.instance, cloud.region_nodes.get(node.name)
+        if instance is None or node.drain_began_s is None or instance.is_noticed:
             continue
-        is_empty = presence is None or presence.drained == instance.id
-        if is_empty or at_s >= node.drain_s + cloud.rules.drain_s:
+        is_empty = known_node is None or known_node.drained == instance.id
+        if is_empty or at_s >= node.drain_began_s + cloud.rules.drain_s:
             cloud = _recreate(cloud, node, at_s)
     return cloud
 
 
 def _recreate(cloud: Cloud, node: Node, at_s: float) -> Cloud:
-    renewed = replace(node, instance=None, ask_s=at_s, drain_s=None, unready_s=None)
-    return replace(_with_node(cloud, renewed), presences=forgotten_from(cloud, node.name, at_s))
+    renewed = replace(node, instance=None, request_at_s=at_s, drain_began_s=None, unready_since_s=None)
+    return replace(_with_node(cloud, renewed), region_nodes=forgotten_from(cloud, node.name, at_s))
 
 
-def _given_up(cloud: Cloud, operation: Operation, at_s: float) -> Cloud:
+def _abandoned(cloud: Cloud, operation: Operation, at_s: float) -> Cloud:
     """Missing machines end the operation with an error; the group keeps trying."""
     refused = view.failures(cloud, operation.pool_key)
     if not refused or at_s < operation.started_s + cloud.rules.give_up_s:

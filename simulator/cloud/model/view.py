@@ -1,4 +1,4 @@
-"""What follows from the state: who is running, what is under way, how a pool or a cluster is doing."""
+"""Values derived from the state: running nodes, operations under way, status of pools and clusters."""
 
 import enum
 from collections.abc import Iterator
@@ -18,11 +18,11 @@ class Status(enum.StrEnum):
 
 class NodePhase(enum.StrEnum):
     WAITING = "waiting"
-    """For an instance."""
+    """It has no instance yet."""
     BOOTING = "booting"
     RUNNING = "running"
-    DOOMED = "doomed"
-    """Its notice is running."""
+    NOTICED = "noticed"
+    """It is under notice."""
 
 
 def nodes_of(cloud: Cloud, key: PoolKey) -> list[Node]:
@@ -30,7 +30,7 @@ def nodes_of(cloud: Cloud, key: PoolKey) -> list[Node]:
 
 
 def members(cloud: Cloud, key: PoolKey, zone: str | None = None) -> list[Node]:
-    """Those that count for the target."""
+    """Nodes that count for the target."""
     return [node for node in nodes_of(cloud, key) if not node.leaving and zone in (None, node.zone)]
 
 
@@ -41,10 +41,10 @@ def pools_of(cloud: Cloud, key: ClusterKey) -> list[Pool]:
 def phase(cloud: Cloud, node: Node) -> NodePhase:
     if node.instance is None:
         return NodePhase.WAITING
-    if node.instance.is_doomed:
-        return NodePhase.DOOMED
-    presence = cloud.presences.get(node.name)
-    is_there = presence is not None and presence.told.id == node.instance.id
+    if node.instance.is_noticed:
+        return NodePhase.NOTICED
+    known_node = cloud.region_nodes.get(node.name)
+    is_there = known_node is not None and known_node.reported.id == node.instance.id
     return NodePhase.RUNNING if is_there else NodePhase.BOOTING
 
 
@@ -53,7 +53,7 @@ def is_running(cloud: Cloud, node: Node) -> bool:
 
 
 def is_full(cloud: Cloud, pool: Pool) -> bool:
-    """Whether as many nodes as wanted are there, and run."""
+    """True if each group has as many nodes as its target, and all run."""
     for group in pool.groups:
         there = members(cloud, pool.key, group.zone)
         if len(there) != group.target or not all(is_running(cloud, node) for node in there):
@@ -62,19 +62,19 @@ def is_full(cloud: Cloud, pool: Pool) -> bool:
 
 
 def has_conflict(cloud: Cloud, key: PoolKey) -> bool:
-    """Whether an operation under way keeps another from this pool."""
+    """True if an operation under way conflicts with another on this pool."""
     return any(operation.pool in ("", key.pool) for operation in under_way(cloud, key.of))
 
 
 def under_way(cloud: Cloud, cluster: ClusterKey) -> Iterator[Operation]:
-    """GKE's operations on a cluster that are not done. Compute's are in nobody's way."""
+    """GKE's unfinished operations on a cluster. Compute's operations do not conflict with them."""
     for operation in cloud.operations.values():
         if operation.cluster == cluster and not operation.is_done and operation.kind is not Kind.DELETE_INSTANCES:
             yield operation
 
 
 def failures(cloud: Cloud, key: PoolKey) -> list[tuple[Node, Failure]]:
-    """The nodes that were refused an instance and still have none."""
+    """Nodes that were refused an instance and still have none."""
     return [(node, node.refused) for node in members(cloud, key) if node.instance is None and node.refused is not None]
 
 
@@ -86,8 +86,8 @@ def pool_status(cloud: Cloud, pool: Pool) -> Status:
         return Status.PROVISIONING
     if kinds:
         return Status.RECONCILING
-    if pool.trouble is not None:
-        return Status.ERROR if pool.trouble.is_unusable else Status.RUNNING_WITH_ERROR
+    if pool.status_error is not None:
+        return Status.ERROR if pool.status_error.is_unusable else Status.RUNNING_WITH_ERROR
     return Status.RUNNING_WITH_ERROR if failures(cloud, pool.key) else Status.RUNNING
 
 
@@ -103,8 +103,8 @@ def cluster_status(cloud: Cloud, cluster: Cluster) -> Status:
 
 
 def is_gone(cloud: Cloud, node: NodeName, region: str) -> bool:
-    """From the region too, as far as can be told: one that does not answer holds nothing up."""
+    """True if cloud and region no longer have the node; a region that does not answer counts as empty."""
     if node in cloud.nodes:
         return False
     known = cloud.regions.get(region)
-    return node not in cloud.presences or known is None or not known.reachable
+    return node not in cloud.region_nodes or known is None or not known.reachable

@@ -1,4 +1,4 @@
-"""Everything that a controller may ask for, and the one place where it is done."""
+"""The actions of controllers, and the function that performs them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """As a client would: with grace, finalizers and all."""
+    """Deletes as a client does: with grace period and finalizers."""
 
     resource: Resource
     key: Key
@@ -27,7 +27,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """At once, whatever would hold it; a last state may be shown before."""
+    """Removes at once, despite grace period and finalizers; sets `last_status` first."""
 
     resource: Resource
     key: Key
@@ -51,7 +51,7 @@ Action = Create | Delete | Remove | Change | Bind
 
 
 def set_status(resource: Resource, obj: Obj, status: Obj) -> list[Action]:
-    """Nothing when it is so already."""
+    """The change of the status; empty if the object already has it."""
     if obj.get("status") == status:
         return []
     return [Change(resource, key_of(obj), lambda changed: changed.update(status=clone(status)))]

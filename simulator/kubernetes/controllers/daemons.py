@@ -1,4 +1,4 @@
-"""Daemon sets: one pod on every node that takes it."""
+"""Daemon sets: one pod on every node that accepts it."""
 
 from simulator.kubernetes.controllers.actions import Action, Create, Delete, set_status
 from simulator.kubernetes.controllers.placing import obstacle
@@ -46,7 +46,7 @@ def keep_daemons(daemon_set: Obj, pods: list[Obj], nodes: list[Obj]) -> list[Act
         alive = [pod for pod in here if not is_finished(pod)]
         staying = [] if obstacle(spec, node, repelling=("NoExecute",)) else alive[:1]
         current += [pod for pod in staying if not is_deleting(pod)]
-        # On a node that goes, what has ended stays ended: a new pod would only be refused.
+        # On a node that is shutting down, an ended pod is not replaced: the node would refuse the new one.
         leaving = [pod for pod in here if pod not in staying and (holds(node, "Ready") or not is_finished(pod))]
         actions += [Delete(PODS, key_of(pod), uid_of(pod)) for pod in leaving if not is_deleting(pod)]
         if name_of(node) in fitting and not alive and (holds(node, "Ready") or not here):
@@ -56,7 +56,7 @@ def keep_daemons(daemon_set: Obj, pods: list[Obj], nodes: list[Obj]) -> list[Act
 
 
 def _renewed(daemon_set: Obj, current: list[Obj], wanted_hash: str, wanted: int) -> list[Action]:
-    """Pods of an old template go a few at a time."""
+    """Replaces pods of an old template a few at a time."""
     strategy = spec_of(daemon_set).get("updateStrategy") or {}
     if strategy.get("type") == "OnDelete":
         return []
@@ -87,7 +87,7 @@ def _tolerant(spec: Obj) -> Obj:
 
 
 def _node_of(pod: Obj) -> str:
-    """Where it is, or where it is meant to be."""
+    """The pod's node, or the node that its affinity requires."""
     spec = spec_of(pod)
     if spec.get("nodeName"):
         return str(spec["nodeName"])

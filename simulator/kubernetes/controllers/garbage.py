@@ -1,4 +1,4 @@
-"""What nobody needs any more: the dependants of what was deleted, the content of namespaces that end, old events."""
+"""Removes dependants of deleted objects, the content of ending namespaces, and old events."""
 
 from collections.abc import Iterable
 
@@ -70,7 +70,7 @@ def _finalizers(obj: Obj | None) -> list[str]:
 
 
 def _released(everything: Everything, owners: dict[str, Obj], still_owned: Iterable[str]) -> list[Action]:
-    """Owners whose dependants are dealt with."""
+    """Releases owners that no longer wait for dependants."""
     waiting = set(still_owned)
     return [
         Change(resource, key_of(obj), _without_propagation)

@@ -1,4 +1,4 @@
-"""Runs the controllers of one cluster whenever something has changed, or time has made something due."""
+"""Runs the controllers of one cluster after each change, and when something is due."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ from simulator.kubernetes.resources import DAEMON_SETS, DEPLOYMENTS, EVENTS, LEA
 from simulator.kubernetes.server import ApiServer
 
 _PAUSE_S = 0.005
-"""Changes that come together are looked at together."""
+"""Pause in seconds, so that changes that come together are handled together."""
 _RETRY_S = 1.0
 _ROUNDS = 20
 
@@ -32,7 +32,7 @@ class Controllers:
         server.store.listeners.append(self._on_change)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         while True:
             await self._something_to_do()
             self._changed.clear()
@@ -43,7 +43,7 @@ class Controllers:
             await asyncio.sleep(_PAUSE_S)
 
     def reconcile(self) -> bool:
-        """Every controller once, each seeing what those before it did; whether anything was done."""
+        """Runs every controller once, each on the results of those before; returns True if anything changed."""
         steps: tuple[Callable[[], Iterable[Action]], ...] = (
             self._taints,
             self._orphans,

@@ -1,4 +1,4 @@
-"""The life of nodes: taints follow conditions, pods leave nodes that are not ready, and go with nodes that are gone."""
+"""Lifecycle of nodes: taints follow conditions; pods leave nodes that are not ready; pods of missing nodes end."""
 
 from dataclasses import dataclass
 
@@ -48,7 +48,7 @@ def taint_nodes(nodes: list[Obj], now_s: float) -> list[Action]:
 
 
 def evict(pods: list[Obj], nodes: list[Obj], now_s: float) -> Verdict:
-    """From nodes with a NoExecute taint, when pods no longer tolerate it."""
+    """Deletes pods that do not, or no longer, tolerate a NoExecute taint of their node."""
     by_name = {name_of(node): node for node in nodes if _repels(node)}
     if not by_name:
         return Verdict([])
@@ -70,7 +70,7 @@ def evict(pods: list[Obj], nodes: list[Obj], now_s: float) -> Verdict:
 
 
 def collect_orphans(pods: list[Obj], nodes: list[Obj], now_s: float) -> list[Action]:
-    """Pods of nodes that are no more."""
+    """Removes pods whose node no longer exists."""
     known = {name_of(node) for node in nodes}
     return [
         Remove(PODS, key_of(pod), _ended_status(pod, timestamp(now_s)))
@@ -112,7 +112,7 @@ class _TaintChange:
 
 
 def _due_s(pod: Obj, node: Obj) -> float | None:
-    """When the pod has to leave; None when it may stay."""
+    """Unix time at which the pod must leave; None if it may stay."""
     due: list[float] = []
     for taint in spec_of(node).get("taints") or []:
         if taint.get("effect") != "NoExecute":

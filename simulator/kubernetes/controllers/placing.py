@@ -1,4 +1,4 @@
-"""Whether a pod may be on a node: selectors, affinity, taints."""
+"""Rules for placing a pod on a node: selectors, affinity, taints."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def covers(toleration: Obj, taint: Obj) -> bool:
 
 
 def obstacle(pod_spec: Obj, node: Obj, repelling: tuple[str, ...] = _BLOCKS) -> str:
-    """Why the pod may not be placed there; empty when it may. Room is another question."""
+    """Why the pod may not be placed there, apart from lack of room; empty if it may."""
     if not selects(pod_spec, node):
         return "didn't match Pod's node affinity/selector"
     for taint in node_taints(node):

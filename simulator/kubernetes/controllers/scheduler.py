@@ -1,4 +1,4 @@
-"""Places pods that wait on nodes that have room; says why where it cannot."""
+"""Places waiting pods on nodes with room, and reports why a pod cannot be placed."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -65,7 +65,7 @@ def schedule(pods: list[Obj], nodes: list[Obj], now: str) -> list[Action]:
             best.take(pod)
             actions.append(Bind(key_of(pod), name_of(best.node)))
         else:
-            actions += _told(pod, _why(obstacles.values(), len(rooms)), now)
+            actions += _reported(pod, _why(obstacles.values(), len(rooms)), now)
     return actions
 
 
@@ -80,7 +80,7 @@ def _obstacle(pod: Obj, room: _Room, rooms: Iterable[_Room]) -> str:
 
 
 def _rival(pod: Obj, room: _Room, rooms: Iterable[_Room]) -> str:
-    """Required anti-affinity: a pod that may not be in the same place."""
+    """Checks required anti-affinity against the pods that are already placed."""
     affinity = (spec_of(pod).get("affinity") or {}).get("podAntiAffinity") or {}
     for term in affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or []:
         matches = by_spec(term.get("labelSelector"))
@@ -96,11 +96,11 @@ def _rival(pod: Obj, room: _Room, rooms: Iterable[_Room]) -> str:
 
 def _why(obstacles: Iterable[str], nodes: int) -> str:
     counted = Counter(obstacles)
-    said = ", ".join(f"{count} node(s) {why}" for why, count in sorted(counted.items()))
-    return f"0/{nodes} nodes are available: {said}." if said else "no nodes available to schedule pods"
+    reasons = ", ".join(f"{count} node(s) {why}" for why, count in sorted(counted.items()))
+    return f"0/{nodes} nodes are available: {reasons}." if reasons else "no nodes available to schedule pods"
 
 
-def _told(pod: Obj, why: str, now: str) -> list[Action]:
+def _reported(pod: Obj, why: str, now: str) -> list[Action]:
     status = status_of(pod)
     entry = {
         "type": "PodScheduled",
@@ -113,8 +113,8 @@ def _told(pod: Obj, why: str, now: str) -> list[Action]:
 
 
 def _allocatable(node: Obj) -> dict[str, Any]:
-    told = status_of(node).get("allocatable") or status_of(node).get("capacity") or {}
-    return {"pods": _DEFAULT_PODS, **{name: quantities.parse(amount) for name, amount in told.items()}}
+    reported = status_of(node).get("allocatable") or status_of(node).get("capacity") or {}
+    return {"pods": _DEFAULT_PODS, **{name: quantities.parse(amount) for name, amount in reported.items()}}
 
 
 def _needs(pod: Obj) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Deployments, the replica sets they keep, and the pods those keep."""
+"""Deployments, their replica sets, and the pods of those."""
 
 import hashlib
 import math
@@ -39,7 +39,7 @@ def template_hash(template: Obj) -> str:
 
 
 def keep_replica_sets(deployment: Obj, replica_sets: list[Obj], now: str) -> list[Action]:
-    """The set of the present template grows as the others shrink; at no time too many or too few."""
+    """Grows the replica set of the current template and shrinks the others, within the allowed surge and gap."""
     if is_deleting(deployment):
         return []
     own = [each for each in replica_sets if _belongs(each, deployment)]
@@ -92,7 +92,7 @@ def pod_from(owner: Obj, labels: dict[str, str] | None = None) -> Obj:
 
 
 def bound_of(value: Any, replicas: int, *, up: bool) -> int:
-    """A number, or a share of the replicas."""
+    """An absolute number, or a percentage of the replicas."""
     if isinstance(value, str) and value.endswith("%"):
         share = replicas * float(value[:-1]) / 100
         return math.ceil(share) if up else math.floor(share)
@@ -151,7 +151,7 @@ def _rolled(deployment: Obj, new: Obj, old: list[Obj]) -> list[Action]:
 
 
 def _available(replica_set: Obj) -> int:
-    """Of what it should have: its status may still tell of pods that it has just been told to end."""
+    """Available replicas, at most the wanted ones: the status may still count pods that are about to end."""
     return int(min(spec_of(replica_set).get("replicas", 0), status_of(replica_set).get("availableReplicas", 0)))
 
 

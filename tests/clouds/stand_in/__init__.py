@@ -1,1 +1,1 @@
-"""A Google of a few lines: what each outcome needs to be provoked, and nothing else."""
+"""A minimal stand-in for Google that can cause each outcome."""

@@ -12,7 +12,7 @@ from google.rpc import error_details_pb2, status_pb2
 from tests.clouds.stand_in.state import PROJECT, Cluster, Ended, Google, Operation, Pool, Refusal, Running, container_v1
 
 SILENCE = "SILENCE"
-"""As the code of a refusal: the caller is left waiting."""
+"""The code of a refusal that leaves the caller without an answer."""
 
 Answer = Callable[[Any, Any], Awaitable[Any]]
 
@@ -172,7 +172,7 @@ def _shown(cluster: Cluster) -> Any:
 
 
 def _add_pool(cluster: Cluster, message: Any) -> None:
-    """As the real one does, it will tell for ever how many nodes the pool was made with, not how many it has."""
+    """Create a pool. Like GKE, the stand-in always reports the initial number of nodes, not the current one."""
     zone = next(iter(message.locations), cluster.message.location)
     message.status = container_v1.NodePool.Status.PROVISIONING
     pool = Pool(message, zone, [], message.initial_node_count)

@@ -78,7 +78,7 @@ class StandInStage:
 
 
 def patient_settings(gke: GkeServer, web: WebServer, folder: Path) -> GkeSettings:
-    """Impatient where nobody answers, patient where others are busy."""
+    """Settings with short timeouts for missing answers and long ones for busy clusters."""
     return GkeSettings(
         project=PROJECT,
         endpoint=gke.endpoint,

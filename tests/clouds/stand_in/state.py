@@ -1,4 +1,4 @@
-"""What the stand-in knows and what it was told to do wrong."""
+"""The state of the stand-in and the faults that it should cause."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ from google.cloud import container_v1 as _container_v1
 from google.rpc import status_pb2
 
 container_v1: Any = _container_v1
-"""Their types are half known to the type checker, which is worse than not at all."""
+"""`Any`, because the type checker knows these types only in part."""
 PROJECT = "a-project"
 Running = container_v1.Operation.Status.RUNNING
 Ended = container_v1.Operation.Status.DONE
@@ -26,7 +26,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How an operation shall end."""
+    """The wanted result of an operation."""
 
     code: int = 0
     message: str = ""
@@ -70,10 +70,10 @@ class Google:
     clusters: dict[str, Cluster] = field(default_factory=dict)
     operations: dict[str, Operation] = field(default_factory=dict)
     calls: list[tuple[str, str]] = field(default_factory=list)
-    """Each method with what it was about."""
+    """Each called method with its subject."""
     tokens: dict[str, float] = field(default_factory=dict)
     rejected: int = 0
-    """Calls with a token that is not good any more."""
+    """The number of calls with an expired token."""
     refusals: dict[str, deque[Refusal]] = field(default_factory=lambda: defaultdict(deque))
     endings: deque[Ending] = field(default_factory=deque)
     stocked_out: set[str] = field(default_factory=set)
@@ -106,7 +106,7 @@ class Google:
         return self.clusters[cluster].pools[pool]
 
     def grow(self, pool: Pool) -> Ending:
-        """Towards its target; what is missing shows in how the operation ends."""
+        """Fill a pool up to its target. Missing nodes show in the result of the operation."""
         used = sum(len(each.nodes) for cluster in self.clusters.values() for each in cluster.pools.values())
         while len(pool.nodes) > pool.target:
             pool.nodes.pop()

@@ -1,1 +1,1 @@
-"""The demonstration with a cloud: machines come, are taken with and without a word, and come from elsewhere."""
+"""The demonstration with a cloud: machines are preempted, with and without notice, and replaced."""

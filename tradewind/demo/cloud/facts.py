@@ -1,4 +1,4 @@
-"""What was recorded of the cloud: what was done to it, and what came of it."""
+"""The recorded facts about the cloud: faults and their results."""
 
 import enum
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from messages.events import LOSER_FIELD, EventKind
 from messages.ids import Generation, WorkerId
 
 RELEASED = "released"
-"""What the master says of a worker that left in good order begins so."""
+"""Begins the reason of a worker that left after a hand-over."""
 
 
 class How(enum.StrEnum):
@@ -18,32 +18,32 @@ class How(enum.StrEnum):
 
     PREEMPTED = "preempted"
     HUNG = "hung"
-    """It stopped reporting, and was repaired later."""
+    """The node stopped reporting and was repaired later."""
     UPGRADED = "upgraded"
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A node that the cloud took, or that it re-created."""
+    """A node that the cloud preempted, or re-created."""
 
     node: str
     zone: str
     notice_s: float
-    """0: without a word."""
+    """0: without notice."""
     generation: Generation
     step: int
     at: float
     """Unix seconds of the notice, or of the loss."""
     worker: WorkerId | None = None
-    """Who was there, as far as it was seen."""
+    """The worker on the node, if known."""
     how: How = How.PREEMPTED
     renewed_at: float | None = None
-    """When another machine was seen under its name, or none at all any more."""
+    """When another machine had its name, or no machine had it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Nodes that the master gave up."""
+    """Nodes that the master removed."""
 
     at: float
     text: str
@@ -61,7 +61,7 @@ class Parting:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Nodes that the master asked the cloud for."""
+    """Nodes that the master requested from the cloud."""
 
     zone: str
     region: str
@@ -76,39 +76,39 @@ class Stockout:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanTold:
-    """Where the job was to be, and why there."""
+class PlanReported:
+    """A plan: the placement and its reason."""
 
     text: str
     why: str
     lost: tuple[str, ...]
-    """What else was thought of, and by how much it lost."""
+    """Rejected placements, and how much worse they are."""
 
 
 @dataclass(frozen=True, slots=True)
 class CloudFacts:
     clusters: int
-    """That there were to be."""
+    """Clusters in the fleet file."""
     taken: tuple[Taken, ...] = ()
     partings: Mapping[WorkerId, Parting] = field(default_factory=dict)
     regions: Mapping[WorkerId, str] = field(default_factory=dict)
-    """Where each worker was."""
+    """The region of each worker."""
     asked: tuple[Asked, ...] = ()
     stockouts: tuple[Stockout, ...] = ()
-    """As the master met them."""
+    """Stockouts that the master met."""
     removals: tuple[Removal, ...] = ()
     losses: int = 0
     """Workers that the master counted as lost."""
     calls: Mapping[str, int] = field(default_factory=dict)
-    """Of the cloud's API, by method: those that were obeyed."""
+    """Successful calls of the cloud's API, by method."""
     pools_left: tuple[str, ...] = ()
-    """Of the job, after its end."""
+    """Pools of the job after its end."""
     nodes_left: tuple[str, ...] = ()
     bill_micro_usd: int = 0
-    """As the cloud counts it."""
-    decisions: tuple[PlanTold, ...] = ()
+    """The cloud's bill."""
+    decisions: tuple[PlanReported, ...] = ()
     cost: CostView | None = None
-    """As the master's ledger counts it."""
+    """The cost in the master's ledger."""
 
 
 def partings_in(events: Iterable[EventLine]) -> dict[WorkerId, Parting]:
@@ -118,7 +118,7 @@ def partings_in(events: Iterable[EventLine]) -> dict[WorkerId, Parting]:
 
 
 def clusters_in(events: Iterable[EventLine]) -> dict[WorkerId, str]:
-    """The cluster that each worker joined in."""
+    """The cluster of each worker."""
     return {
         WorkerId(str(each.fields["worker"])): str(each.fields["cluster"])
         for each in _of(EventKind.WORKER_JOINED, events)
@@ -126,7 +126,7 @@ def clusters_in(events: Iterable[EventLine]) -> dict[WorkerId, str]:
 
 
 def identified(taken: Taken, events: Iterable[EventLine], members: frozenset[WorkerId]) -> WorkerId | None:
-    """Who was on a node, from what was heard after it was taken: a notice, or the loss of a member of that world."""
+    """The worker on a node: the first member with a notice, or a loss, after the fault."""
     for event in events:
         worker = WorkerId(str(event.fields.get("worker", "")))
         if event.at < taken.at or worker not in members:
@@ -155,8 +155,8 @@ def stockouts_in(events: Iterable[EventLine]) -> list[tuple[str, float]]:
     return [(str(each.fields["zone"]), each.at) for each in _of(EventKind.ZONE_STOCKED_OUT, events)]
 
 
-def decisions_in(events: Iterable[EventLine]) -> tuple[PlanTold, ...]:
-    return tuple(PlanTold(each.text, each.why, _lost(each)) for each in _of(EventKind.PLANNED, events))
+def decisions_in(events: Iterable[EventLine]) -> tuple[PlanReported, ...]:
+    return tuple(PlanReported(each.text, each.why, _lost(each)) for each in _of(EventKind.PLANNED, events))
 
 
 def _lost(event: EventLine) -> tuple[str, ...]:

@@ -1,11 +1,11 @@
-"""What the report says about the cloud."""
+"""The part of the report about the cloud."""
 
 from msgspec import Struct
 
 from messages.costs import CostView
 from messages.ids import Generation, WorkerId
 from tradewind.demo.cloud.checks import regions_of
-from tradewind.demo.cloud.facts import CloudFacts, How, PlanTold
+from tradewind.demo.cloud.facts import CloudFacts, How, PlanReported
 from tradewind.demo.facts import Trained
 from tradewind.terminal.costs import cost_lines
 
@@ -18,13 +18,13 @@ class NodeTaken(Struct, frozen=True):
     after_step: int
     how: How
     left_after_s: float | None
-    """From the notice, or from the loss, until the master had the worker go; None if it never did."""
+    """Seconds from the notice or loss until the worker left; None if it did not leave."""
 
 
 class WorldRegions(Struct, frozen=True):
     generation: Generation
     workers: dict[str, int]
-    """By region."""
+    """Number of workers by region."""
 
 
 class CloudReport(Struct, frozen=True):
@@ -32,17 +32,17 @@ class CloudReport(Struct, frozen=True):
     taken_without: tuple[NodeTaken, ...]
     losses: int
     stockouts: tuple[str, ...]
-    """Zones that had no machines when some were asked for."""
+    """Zones that had no machines for a request."""
     asked_in: tuple[str, ...]
-    """Zones, in the order in which machines were asked for."""
+    """Zones in the order of the requests for machines."""
     regions: tuple[WorldRegions, ...]
     pools_left: int
     nodes_left: int
     bill_usd: float
-    """The cloud's own."""
-    decisions: tuple[PlanTold, ...]
+    """The cloud's bill."""
+    decisions: tuple[PlanReported, ...]
     cost: CostView | None
-    """The ledger's."""
+    """The cost in the ledger."""
 
 
 def cloud_report(cloud: CloudFacts, trained: list[Trained]) -> CloudReport:
@@ -66,7 +66,7 @@ def cloud_lines(report: CloudReport) -> list[str]:
     taken = sorted((*report.taken_with_notice, *report.taken_without), key=lambda each: each.after_step)
     return [
         *(f"{_what(each)}; {_left(each)}" for each in taken),
-        f"no machines in {', '.join(report.stockouts) or 'no zone'}; asked for in {' → '.join(report.asked_in)}",
+        f"zones without machines: {', '.join(report.stockouts) or 'none'}; requests: {' → '.join(report.asked_in)}",
         "worlds: " + ", then ".join(_where(world) for world in report.regions),
         f"left in the cloud: {report.pools_left} pools, {report.nodes_left} nodes; its bill: {report.bill_usd:.4f} USD",
         *_first_decision(report.decisions),
@@ -74,15 +74,15 @@ def cloud_lines(report: CloudReport) -> list[str]:
     ]
 
 
-def _first_decision(decisions: tuple[PlanTold, ...]) -> list[str]:
-    """All of them are told by `tradewind explain`."""
+def _first_decision(decisions: tuple[PlanReported, ...]) -> list[str]:
+    """The first plan; `tradewind explain` shows all."""
     if not decisions:
         return []
     first = decisions[0]
     return [
         f"the first of {len(decisions)} plans: {first.text}",
         f"  why: {first.why}",
-        *(f"  not chosen: {each}" for each in first.lost),
+        *(f"  rejected: {each}" for each in first.lost),
     ]
 
 
@@ -105,14 +105,14 @@ def _what(taken: NodeTaken) -> str:
         case How.UPGRADED:
             return f"node {taken.node} was drained for an upgrade"
     return f"node {taken.node} was " + (
-        f"taken with a notice of {taken.notice_s:g} s" if taken.notice_s else "lost without a word"
+        f"preempted with a notice of {taken.notice_s:g} s" if taken.notice_s else "lost without notice"
     )
 
 
 def _left(taken: NodeTaken) -> str:
     if taken.left_after_s is None:
-        return f"worker {taken.worker} was not seen to go"
-    return f"worker {taken.worker} was out of the world after {taken.left_after_s:.2f} s"
+        return f"worker {taken.worker} did not leave"
+    return f"worker {taken.worker} left after {taken.left_after_s:.2f} s"
 
 
 def _where(world: WorldRegions) -> str:

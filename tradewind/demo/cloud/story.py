@@ -1,8 +1,8 @@
-"""The demonstration with a cloud: a node hangs and is repaired, zones run dry, a machine is lost without a word, a node
-is upgraded, another one is taken with notice.
+"""The course of the demonstration with a cloud: a node hangs and is repaired, zones run out of machines, a machine is
+lost without notice, a node is upgraded, and another is preempted with notice.
 
-The notice comes last, since the story does not wait for what follows: the cloud fills the place of a noticed machine by
-itself, and that it cannot is known long after the notice has passed. The upgrade is that of the smallest pool.
+The notice comes last, because the story does not wait for its result: the cloud tries to replace the machine by itself,
+and its failure is known only much later. The upgrade is that of the smallest pool.
 """
 
 import asyncio
@@ -40,12 +40,13 @@ from tradewind.local.fleet import home, region
 from tradewind.local.simulator import Bill, Inventory, Node, Simulator, SimulatorAway
 
 NOTICE_S = 15.0
-WITHOUT_A_WORD_S = 0.0
+WITHOUT_NOTICE_S = 0.0
 DRAIN_S = 60.0
-"""What a node that is cordoned leaves to its workers."""
+"""Seconds that workers on a cordoned node have."""
 CLEAN_UP_S = 60.0
 LOOK_AFTER_S = 0.5
 LEDGER_S = 10.0
+BY_US = "the demonstration causes it"
 
 
 class CloudStory(Story):
@@ -54,23 +55,23 @@ class CloudStory(Story):
         api: Api,
         spec: JobSpec,
         promise: Promise,
-        on_news: Callable[[EventLine], None],
+        on_event: Callable[[EventLine], None],
         cloud: Simulator,
         fleet: Fleet,
     ) -> None:
-        super().__init__(api, spec, promise, on_news)
+        super().__init__(api, spec, promise, on_event)
         self._cloud = cloud
         self._fleet = fleet
         self._regions = {cluster.name: region(cluster) for cluster in fleet.clusters}
-        """By the name of the cluster."""
+        """The region of each cluster, by name."""
         self._taken: list[Taken] = []
         self._members: dict[str, dict[WorkerId, Rank]] = {}
-        """By the node that was taken: who was in the world then."""
+        """The members of the world at each fault, by node."""
         self._processes: dict[str, dict[WorkerId, list[int]]] = {}
-        """By the node that was lost without a word: those of the members of the world."""
+        """The processes of those members, by node and worker."""
         self._machines: dict[str, str] = {}
-        """By the node that the cloud re-creates: its machine before."""
-        self._dry = False
+        """The earlier machine of a node that the cloud re-creates, by node."""
+        self._stocked_out = False
         self._left: Inventory | None = None
         self._bill = Bill(0)
         self._calls: Mapping[str, int] = {}
@@ -90,16 +91,16 @@ class CloudStory(Story):
                 case 0 if self.step >= self.promise.steps * NOTICED_AT_SHARE:
                     await self._hang(view)
                 case 1:
-                    await self._run_dry()
-                    await self._take(view, WITHOUT_A_WORD_S)
+                    await self._stock_out()
+                    await self._take(view, WITHOUT_NOTICE_S)
                 case 2 if self._is_spread(view):
                     await self._upgrade(view)
                 case 3 if self._is_spread(view):
                     await self._take(view, NOTICE_S)
 
     async def _look_afterwards(self) -> None:
-        """Until nothing of the job is there, or for as long as that may take."""
-        self._tell("demo_waits", "waiting until the cloud has nothing left of the job", "its pools are being deleted")
+        """Waits until the cloud has nothing of the job, or until a time limit, and reads bill and ledger."""
+        self._tell("demo_waits", "waiting until the cloud has deleted the job's pools", "the job has ended")
         for _ in range(round(CLEAN_UP_S / LOOK_AFTER_S)):
             with contextlib.suppress(SimulatorAway):
                 self._left = await self._cloud.inventory_of(self._spec.name)
@@ -112,7 +113,7 @@ class CloudStory(Story):
         await self._look_at_the_ledger()
 
     async def _look_at_the_ledger(self) -> None:
-        """Until it has seen that the last machine is gone, which it looks for every few seconds."""
+        """Reads the cost, until the ledger has recorded the end of the last machine."""
         for _ in range(round(LEDGER_S / LOOK_AFTER_S)):
             with contextlib.suppress(MasterAway):
                 self._cost = await self._api.cost(self._spec.name)
@@ -121,20 +122,20 @@ class CloudStory(Story):
             await asyncio.sleep(LOOK_AFTER_S)
 
     def _is_spread(self, view: JobView) -> bool:
-        """The world is full again, and has workers in two regions."""
+        """Whether the world is full and has workers in two regions."""
         regions = {self._regions.get(worker.cluster, "") for worker in view.workers if worker.ranks}
         return len(regions) > 1 and self._is_settled(view)
 
-    async def _run_dry(self) -> None:
-        if self._dry:
+    async def _stock_out(self) -> None:
+        if self._stocked_out:
             return
         at_home = [offer for offer in self._fleet.offers if offer.zone in home(self._fleet).zones]
         for offer in at_home:
             if offer.accelerator is not None:
                 await self._cloud.stock_out(offer.zone, offer.accelerator)
-        self._dry = True
+        self._stocked_out = True
         zones = " and ".join(offer.zone for offer in at_home)
-        self._tell("demo_stocked_out", f"{zones} have no more machines", "as the demonstration wants it")
+        self._tell("demo_stocked_out", f"{zones} have no more machines", BY_US)
 
     async def _take(self, view: JobView, notice_s: float) -> None:
         node = await self._choose(at_home=True)
@@ -144,8 +145,8 @@ class CloudStory(Story):
         self._note_members(view, node)
         await self._cloud.preempt(node.name, notice_s)
         self._taken.append(taken)
-        how = f"with a notice of {notice_s:g} s" if notice_s else "without a word"
-        self._tell("demo_preempted", f"the cloud takes node {node.name} {how}", "as the demonstration wants it")
+        how = f"with a notice of {notice_s:g} s" if notice_s else "without notice"
+        self._tell("demo_preempted", f"the cloud preempts node {node.name} {how}", BY_US)
 
     async def _hang(self, view: JobView) -> None:
         node = await self._choose(at_home=True)
@@ -156,7 +157,7 @@ class CloudStory(Story):
         await self._cloud.hang(node.name)
         self._taken.append(taken)
         self._machines[node.name] = node.instance_id
-        self._tell("demo_hung", f"node {node.name} hangs and stops reporting", "as the demonstration wants it")
+        self._tell("demo_hung", f"node {node.name} hangs and stops reporting", BY_US)
 
     async def _upgrade(self, view: JobView) -> None:
         node = await self._choose(at_home=False)
@@ -167,10 +168,10 @@ class CloudStory(Story):
         await self._cloud.upgrade(node.cluster, node.pool)
         self._taken.append(taken)
         self._machines[node.name] = node.instance_id
-        self._tell("demo_upgraded", f"the cloud upgrades pool {node.pool}", "as the demonstration wants it")
+        self._tell("demo_upgraded", f"the cloud upgrades pool {node.pool}", BY_US)
 
     async def _see_renewals(self) -> None:
-        """Another machine runs under the name of the one before, or nothing is there under that name."""
+        """Notes when another machine has a node's name, or no machine has it."""
         if not self._machines:
             return
         nodes = {node.name: node for node in (await self._cloud.inventory_of(self._spec.name)).nodes}
@@ -216,7 +217,7 @@ class CloudStory(Story):
             removals=removals_in(self.events),
             losses=self.view.losses if self.view is not None else 0,
             calls=self._calls,
-            pools_left=tuple(pool.name for pool in left.pools) if left is not None else ("nobody could look",),
+            pools_left=tuple(pool.name for pool in left.pools) if left is not None else ("unknown",),
             nodes_left=tuple(node.name for node in left.nodes) if left is not None else (),
             bill_micro_usd=self._bill.micro_usd,
             decisions=decisions_in(self.events),
@@ -224,4 +225,4 @@ class CloudStory(Story):
         )
 
     def _tell(self, kind: str, text: str, why: str) -> None:
-        self._news(EventLine(time.time(), self._spec.name, kind, text, why))
+        self._pass_event(EventLine(time.time(), self._spec.name, kind, text, why))

@@ -1,1 +1,1 @@
-"""The connection to the worker-agent, and what it reports of steps."""
+"""The connection to the worker-agent, and the reports of steps."""

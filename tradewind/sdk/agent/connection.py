@@ -18,11 +18,11 @@ from tradewind.sdk.diagnostics import say
 _SEND_TIMEOUT_S: Final = 5.0
 _CHUNK_BYTES: Final = 256 * 1024
 _TOO_LONG: Final = b"(the beginning of this line is cut off) "
-"""Stands for what was read of a line above the limit: whatever follows, it is no JSON."""
+"""Replaces the beginning of a line above the limit, so that the whole line is invalid JSON."""
 
 
 class AgentConnection:
-    """Sending never raises: an agent that is gone ends its trainers by other means."""
+    """The trainer's socket to its agent. Sending never raises: trainers of a lost agent end by other means."""
 
     def __init__(self, path: str, attach: Attach) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -33,7 +33,7 @@ class AgentConnection:
         self.send(protocol.encode_message(attach))
 
     def send(self, line: bytes) -> None:
-        # A signal handler may have interrupted its own thread in here: it gives up rather than wait for itself.
+        # A signal handler may have interrupted its own thread here: it must not wait for itself.
         if not self._sending.acquire(timeout=_SEND_TIMEOUT_S):
             return
         try:
@@ -46,13 +46,13 @@ class AgentConnection:
         try:
             self._socket.sendall(line)
         except TimeoutError:
-            self._socket.shutdown(socket.SHUT_RDWR)  # half of it may have gone, and the next would follow that
+            self._socket.shutdown(socket.SHUT_RDWR)  # the next line would follow half of this one
 
     def listen(self, obey: Callable[[Order], None]) -> None:
-        """Obeys the agent's orders in a thread of its own, until the agent closes the connection.
+        """Starts a thread that obeys the agent's orders until the agent closes the connection.
 
-        An order that cannot be read is ignored. One that cannot be obeyed ends the process: without this thread the
-        trainer would hear no halt, and train on beside its replacement.
+        The thread ignores unreadable orders. If it fails to obey an order, it ends the process: without this thread the
+        trainer would receive no halt and keep training beside its replacement.
         """
         threading.Thread(target=self._control, args=(obey,), name="tradewind-control", daemon=True).start()
 
@@ -75,7 +75,7 @@ class AgentConnection:
                 held = _TOO_LONG
 
     def _receive(self) -> bytes:
-        """Empty when the connection is closed."""
+        """Returns the next bytes; none when the connection is closed."""
         while True:
             try:
                 return self._socket.recv(_CHUNK_BYTES)
@@ -89,28 +89,28 @@ class AgentConnection:
             return protocol.decode_order(line)
         except Unreadable as error:
             if not self._has_ignored:
-                say(f"an order of the agent is ignored, and so are others like it: {error}")
+                say(f"ignoring an unreadable order of the agent, and later ones without a message: {error}")
             self._has_ignored = True
             return None
 
 
 def _end_process() -> None:
-    """At once, whatever the training thread waits for."""
+    """Ends the process at once, even if the training thread waits."""
     traceback.print_exc()
-    say("an order of the agent could not be obeyed, which is a bug in tradewind: this trainer ends")
+    say("failed to obey an order of the agent, which is a bug in tradewind: this trainer ends")
     with contextlib.suppress(Exception):
         sys.stdout.flush()
     os._exit(1)
 
 
 def connect(environ: Mapping[str, str] = os.environ) -> AgentConnection | None:
-    """None where no worker-agent asked for this process."""
+    """Connects to the worker-agent that started this process; None if none did."""
     path = environ.get(variables.TRAINER_SOCKET)
     if not path:
         return None
     attach = Attach(
         generation=int(environ[variables.GENERATION]),
-        rank=int(environ.get(variables.RANK) or environ["RANK"]),  # in RANK, who joins is alone
+        rank=int(environ.get(variables.RANK) or environ["RANK"]),  # RANK is 0 in a trainer that joins
         local_rank=int(environ.get("LOCAL_RANK", "0")),
         pid=os.getpid(),
     )

@@ -1,7 +1,7 @@
-"""What the rest of the world may hear of a step: only once every rank has it.
+"""Reports of steps to the agent: a step is reported only once every rank has it.
 
-The all-reduce of step k + 1 proves that all ranks have step k. A rank that alone had a step and died with it leaves
-no trace.
+The all-reduce of step k + 1 proves that all ranks have step k. A step that only one rank had, and that died with it, is
+never reported.
 """
 
 import math
@@ -31,10 +31,10 @@ class Reports:
         self._size = size
         self._recent = Recent()
         self._place = (0, 0)
-        """The generation and rank of the steps that are held here."""
+        """The generation and rank of the steps that wait here."""
         self._newest: _Step | None = None
         self._proven: list[_Step] = []
-        self._told_s = 0.0
+        self._sent_s = 0.0
 
     def add(
         self,
@@ -46,17 +46,17 @@ class Reports:
         lap: Lap | None = None,
         counted: StepsCounted | None = None,
     ) -> None:
-        """The step is here; the one before it is everywhere."""
+        """Adds a step that this rank has; the step before it is then on all ranks."""
         self._prove()
         if (generation, rank) != self._place:
             self._tell_proven()
             self._place = (generation, rank)
-        elif time.monotonic() - self._told_s >= _EVERY_S:
+        elif time.monotonic() - self._sent_s >= _EVERY_S:
             self._tell_proven()
         self._newest = _Step(report_of(step, loss, samples, time.time()), lap, counted or StepsCounted())
 
     def close(self) -> None:
-        """Everybody has the last step."""
+        """Reports the last step, which all ranks have."""
         self._prove()
         self._tell_proven()
 
@@ -72,7 +72,7 @@ class Reports:
                 if each.lap is not None:
                     self._recent.add(each.report.samples or 0, each.lap)
             self._tell(protocol.encode_message(self._message()))
-            self._told_s = time.monotonic()
+            self._sent_s = time.monotonic()
         self._proven = []
 
     def _message(self) -> protocol.Progress:
@@ -83,7 +83,7 @@ class Reports:
 
 
 def report_of(step: int, loss: float | None, samples: int, at: float) -> StepReport:
-    """JSON has no numbers that are not finite, and one of them would make the whole line unreadable."""
+    """Makes the report of a step. A loss that is not finite becomes a flag: JSON has no such numbers."""
     if loss is None or math.isfinite(loss):
         return StepReport(step, loss, samples, at)
     return StepReport(step, None, samples, at, nonfinite=True)

@@ -1,1 +1,1 @@
-"""Samples: which of them a step takes, how they are read, and how they are handed to the script."""
+"""Samples: their order, how a rank reads its share, and how the script gets it."""

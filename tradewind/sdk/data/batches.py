@@ -1,4 +1,4 @@
-"""Hands the samples of a step to the script, and keeps what came of them until the step is committed."""
+"""Gives the samples of a step to the script, and records what it computed until the step is committed."""
 
 from collections.abc import Generator
 from typing import Any
@@ -17,7 +17,7 @@ from tradewind.sdk.trainer.shares import count, merged, split
 
 
 class Batches:
-    """`max_share`: at most so many samples are handed out at once."""
+    """The batches of the current step. A batch has at most `max_share` samples."""
 
     def __init__(
         self,
@@ -35,23 +35,23 @@ class Batches:
         self._max_share = max_share
         self._instruments = instruments
         self.computed: Ranges = ()
-        """The samples of the present step whose gradients autograd has left in the model."""
+        """Positions of the current step whose gradients are in the model."""
         self.digest = Digest()
-        """Of those samples."""
+        """Digest of those samples."""
         self.loss_sum = 0.0
         """The mean loss of those samples, times their number."""
         self._weight = 0.0
         self._owed = False
-        """A batch was handed out and its gradients have not come."""
+        """True while the script has a batch and has not called backward for it."""
 
     def hand_out(self, step: int, todo: Ranges, rank: int) -> Generator[Any, None, None]:
-        """Yields the first part of what is to be computed; autograd adds up the gradients of the parts."""
+        """Yields the first batch of what is to be computed; autograd adds up the gradients of all batches."""
         part, rest = split(todo, self._max_share)
         reading = self._loader.read(step, part)
         self.expect(step, rest)
         self._weight = float(count(part))
         self._owed = True
-        # Random numbers depend on the seed, the step and the first sample, not on who computes it.
+        # Random numbers depend on the seed, the step and the first sample, not on the rank.
         seed_all(self._buckets.device, self._seed, step, part[0][0])
         self._instruments.faults("compute", rank, step)
         if not self.computed:
@@ -60,19 +60,19 @@ class Batches:
         yield reading.batch
         if self._owed:
             raise RuntimeError(
-                "a batch was taken and run.backward(loss) was not called for it: its samples would be lost"
+                "the loop took a batch without calling run.backward(loss) for it: the run would lose its samples"
             )
         if not self._buckets.grew_from(before):
             raise RuntimeError(
-                "the gradients of this step were cleared before they were all-reduced: take zero_grad() out of the "
-                "loop, the run does that after each step"
+                "the gradients of this step were cleared before the all-reduce: remove zero_grad() from the loop, the "
+                "run clears gradients after each step"
             )
         self.digest += Digest.of(reading.indices)
         self.computed = merged((*self.computed, *part))
 
     def backward(self, loss: Tensor) -> None:
         if self._weight == 0:
-            raise RuntimeError("run.backward(loss) belongs inside the loop over the run, once for each batch")
+            raise RuntimeError("call run.backward(loss) inside the loop over the run, once for each batch")
         weighted = loss * (self._weight / self._loader.batch)
         torch.autograd.backward(weighted if self._scaler is None else self._scaler.scale(weighted))
         self.loss_sum += float(loss.detach()) * self._weight
@@ -80,12 +80,12 @@ class Batches:
         self._owed = False
 
     def expect(self, step: int, todo: Ranges) -> None:
-        """Begins to read what is handed out next."""
+        """Begins to read the next batch."""
         if todo:
             self._loader.expect(step, split(todo, self._max_share)[0])
 
     def forget(self) -> None:
-        """The step is committed, or what was computed of it counts no more."""
+        """Forgets what was computed: the step is committed, or its gradients do not count any more."""
         self.computed = ()
         self.digest = Digest()
         self.loss_sum = 0.0

@@ -1,9 +1,9 @@
-"""Reads a rank's share of a step, and reads the next one ahead on a thread of its own if reading takes long.
+"""The loader: reads a rank's share of a step, and reads the next share ahead in a thread if reading takes long.
 
-The thread starts with the first share that is worth it: a script whose samples are in memory never has it.
+The thread starts with the first share that takes long: scripts with samples in memory never have it.
 
-What was read ahead is handed out only if it is exactly the share that is asked for: a change of the world changes
-shares, and what the old world wanted is dropped. One thread at a time is inside the dataset.
+The loader uses a share that was read ahead only if it is exactly the requested share: a change of the world changes
+shares. Only one thread at a time uses the dataset.
 """
 
 import atexit
@@ -25,7 +25,7 @@ from tradewind.sdk.errors import ReadFailed
 
 _LOOK_S: Final = 1.0
 _WORTH_A_THREAD_S: Final = 0.002
-"""A share that is read faster is not read ahead: two threads that share one interpreter cost each other more."""
+"""Seconds that a read must take before shares are read ahead: below that, a second thread costs more than it saves."""
 _LAST_WAIT_S: Final = 2.0
 
 Collate = Callable[[list[Any]], Any]
@@ -40,13 +40,13 @@ class MapDataset(Protocol):
 @dataclass(frozen=True, slots=True)
 class Reading:
     batch: Any
-    """As the collate function made it; None for an empty share."""
+    """The result of the collate function; None for an empty share."""
     indices: tuple[int, ...]
-    """What the dataset was really asked for."""
+    """The indices that were really read."""
 
 
 class _Dropped(Exception):
-    """Nobody wants this share any more."""
+    """The share is not needed any more."""
 
 
 @dataclass(eq=False, slots=True)
@@ -62,8 +62,10 @@ class _Share:
 
 
 class Loader:
-    """`prefetch=False` keeps every read on the training thread: for datasets that are bound to the thread that opened
-    them, and for those that draw from the global random generators.
+    """Reads shares from a dataset.
+
+    With `prefetch=False` the training thread reads everything: for datasets that belong to the thread that opened them,
+    and for those that draw from the global random generators.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class Loader:
         return self._order.batch
 
     def expect(self, step: int, ranges: Ranges) -> None:
-        """Begins to read what is going to be asked for next, in place of whatever was expected before."""
+        """Begins to read the share that is requested next, and drops the one expected before."""
         if self._ahead is not None and self._ahead.is_of(step, ranges):
             return
         self._drop()
@@ -104,7 +106,7 @@ class Loader:
             self._queue.put(self._ahead)
 
     def read(self, step: int, ranges: Ranges) -> Reading:
-        """The samples at those positions of the step's batch."""
+        """Reads the samples at those positions of the step's batch."""
         if os.getpid() != self._pid:
             self._forget_parent()
         ahead = self._ahead
@@ -117,7 +119,7 @@ class Loader:
         return self._read(_Share(step, ranges))
 
     def close(self) -> None:
-        """Ends the thread, unless the dataset keeps it for longer than is worth a wait."""
+        """Ends the thread; does not wait longer than _LAST_WAIT_S for a read."""
         atexit.unregister(self.close)
         self._drop()
         if self._thread is not None and os.getpid() == self._pid:
@@ -127,7 +129,7 @@ class Loader:
         self._prefetch = False
 
     def _is_slow(self) -> bool:
-        """Judged by the faster of two reads: the first of a process opens files and fills caches."""
+        """Compares the faster of two reads: the first read of a process opens files and fills caches."""
         return min(self._reads_s, default=self._ahead_from_s) >= self._ahead_from_s
 
     def _start_thread(self) -> None:
@@ -148,7 +150,7 @@ class Loader:
         return share.reading
 
     def _forget_parent(self) -> None:
-        """Threads do not come along into a forked child, and one of them may have held the lock."""
+        """Resets the loader in a forked child: it has no threads, and one of them may have held the lock."""
         self._pid = os.getpid()
         self._thread = None
         self._prefetch = False
@@ -157,7 +159,7 @@ class Loader:
 
     def _read_ahead(self) -> None:
         while (share := self._queue.get()) is not None:
-            # What fails here is read again by the training thread, and fails where the script can see it.
+            # After a failure here, the training thread reads again and fails where the script sees it.
             with contextlib.suppress(Exception):
                 share.reading = self._read(share)
             share.finished.set()
@@ -190,7 +192,7 @@ class Loader:
         except Exception as error:
             raise ReadFailed(f"the dataset raised for {_named(indices)} of step {step}: {error!r}") from error
         if len(samples) != len(indices):
-            raise ReadFailed(f"the dataset gave {len(samples)} samples for {_named(indices)} of step {step}")
+            raise ReadFailed(f"the dataset returned {len(samples)} samples for {_named(indices)} of step {step}")
         return samples
 
 

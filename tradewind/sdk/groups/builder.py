@@ -1,7 +1,7 @@
-"""Groups are built away from the training thread: one disposable thread for each assignment.
+"""The builder of groups: one disposable thread for each assignment, outside of the training thread.
 
-A constructor whose peer is dead cannot be interrupted. Its thread, and the store client it uses, are then left to fail
-by themselves; the next assignment takes another client, connected ahead. Each build comes to an end that is told.
+A constructor whose peer is dead cannot be interrupted. The builder leaves its thread and store client alone until they
+fail; the next assignment uses another client, which is already connected. Every build reports its result.
 """
 
 import atexit
@@ -30,7 +30,7 @@ _LAST_WAIT_S: Final = 2.0
 _KEEP_S: Final = 1.0
 """Seconds before a retired group is dropped."""
 _READY: Final = 2
-"""One for the next build, and one for that after it if it never comes back."""
+"""Number of idle clients: one for the next build, and one for the build after it if that one hangs."""
 
 
 class MakeGroup(Protocol):
@@ -38,7 +38,7 @@ class MakeGroup(Protocol):
 
 
 class StoreClients:
-    """Connected clients, since connecting takes the store longer than anything else that is asked of it."""
+    """A pool of connected store clients: connecting takes longer than any request to the store."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -83,7 +83,7 @@ class Builder:
         atexit.register(self.close)
 
     def start(self, assign: Assign) -> None:
-        """In a thread of its own, unless there is nobody to wait for."""
+        """Builds the group in its own thread; a world of one needs no thread."""
         if assign.world_size == 1:
             self._on_built(assign.generation, Built(LoneGroup()))
             return
@@ -93,7 +93,7 @@ class Builder:
         self._threads = [*filter(threading.Thread.is_alive, self._threads), thread]
 
     def close(self) -> None:
-        """An interpreter that ends while a thread comes back from torch's own code is aborted by it."""
+        """Waits for the builds: a thread that returns from torch's C++ code while the interpreter ends aborts it."""
         deadline_s = time.monotonic() + _LAST_WAIT_S
         for thread in self._threads:
             thread.join(max(0.0, deadline_s - time.monotonic()))
@@ -103,20 +103,20 @@ class Builder:
         try:
             built = self._built(assign)
         except (RuntimeError, ValueError, OSError) as error:
-            print(f"tradewind: no group for generation {assign.generation}: {_first_line(error)}", file=sys.stderr)
+            print(not_built(assign.generation, error), file=sys.stderr)
         finally:
-            # Also after an error that nobody expected: the training thread waits for this word.
+            # After an unexpected error too: the training thread waits for this call.
             self._on_built(assign.generation, built)
         if built is not None:
-            with contextlib.suppress(RuntimeError):  # a store that is gone: the next world has another
+            with contextlib.suppress(RuntimeError):  # if the store is lost, the next world has another
                 self._clients.keep_ready(assign.store)
 
     def _built(self, assign: Assign) -> Built:
         built = self._build(assign)
         if assign.previous and assign.previous[assign.rank] >= 0:
             senders = sum(previous >= 0 for previous in assign.previous)
-            for joiner in built.joiners:
-                self._prepare(joiner, senders)
+            for joining_rank in built.joining_ranks:
+                self._prepare(joining_rank, senders)
         return built
 
     def _build(self, assign: Assign) -> Built:
@@ -127,17 +127,17 @@ class Builder:
         if assign.rank in entering:
             port, token = self._listen(assign)
             store.set(f"state/{assign.rank}", json.dumps([assign.address, port, token]))
-        # After a loss all wait for the first all-reduce, which tells as much as a trial of the group would.
+        # In a repair, all ranks wait for the first all-reduce, which shows as much as a trial of the group.
         tried = assign.entry != "repair"
         group = self._make_group(store, assign.rank, assign.world_size, assign.address, tried=tried)
         others = [rank for rank in entering if rank != assign.rank]
-        joiners = tuple(_joining(rank, store.get(f"state/{rank}"), assign.address) for rank in others)
+        joining_ranks = tuple(_joining(rank, store.get(f"state/{rank}"), assign.address) for rank in others)
         self._clients.give_back(assign.store, client)
-        return Built(group, joiners)
+        return Built(group, joining_ranks)
 
 
 class LoneGroup:
-    """A world of one."""
+    """The group of a world of one."""
 
     rank = 0
     size = 1
@@ -170,11 +170,14 @@ def _joining(rank: int, written: bytes, source: str) -> JoiningRank:
     return JoiningRank(rank, Destination((host, port), token, source))
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+def not_built(generation: int, error: Exception) -> str:
+    reason = str(error).partition("\n")[0]
+    return f"tradewind: failed to build the process group of generation {generation}: {reason}"
 
 
 class Janitor:
+    """A thread that drops retired groups after _KEEP_S seconds."""
+
     def __init__(self) -> None:
         self._left: deque[tuple[float, object]] = deque()
         self._changed = threading.Condition()
@@ -189,7 +192,7 @@ class Janitor:
             self._changed.notify()
 
     def close(self) -> None:
-        """What is left goes with the process; but a thread inside torch's own code must not outlive the interpreter."""
+        """Ends the thread: it must not be inside torch's C++ code when the interpreter ends."""
         with self._changed:
             self._closed = True
             self._changed.notify()

@@ -1,8 +1,8 @@
 """A group of ranks on gloo that can be left at any moment.
 
-gloo gives a rank no way out of a collective whose peer is dead: only the neighbours of the dead get an error. What does
-help is shutdown(2) on the group's own sockets, which are known by the ports that its members wrote to the store. In
-about one of a hundred cases even that leaves an operation stuck; then its buffer is given up and left behind.
+gloo cannot abort a collective whose peer is dead: only the neighbours of the dead rank get an error. This module calls
+shutdown(2) on the group's own sockets, which it finds by the ports that the members wrote to the store. In about one of
+a hundred cases an operation still hangs; then its buffer is abandoned.
 """
 
 import contextlib
@@ -22,22 +22,24 @@ import torch
 from torch import Tensor
 from torch._C._distributed_c10d import AllreduceOptions, BroadcastOptions, ProcessGroupGloo, ReduceOp, Store, Work
 
+from tradewind.sdk.groups.group import NOT_CONNECTED
+
 BUILD_TIMEOUT: Final = timedelta(seconds=30)
 _OPERATION_TIMEOUT: Final = timedelta(hours=12)
 _SLICE: Final = timedelta(milliseconds=50)
 _WALK_AWAY_S: Final = 0.01
 _ADDRESS_BYTES: Final = 128
 _libc: Any = ctypes.CDLL(None)
-_gloo: Any = ProcessGroupGloo  # torch's own description of it lacks most of what it can do
+_gloo: Any = ProcessGroupGloo  # torch's type stub lacks most of its methods
 
 
 class GlooGroup:
-    """Used by one thread at a time, but for `cut`."""
+    """A group on gloo. One thread at a time uses it; any thread may call `cut`."""
 
     def __init__(self, store: Store, rank: int, size: int, address: str, *, tried: bool = True) -> None:
-        """Waits for all members, at most BUILD_TIMEOUT. Call it in a thread that may be left behind.
+        """Waits for all members, at most BUILD_TIMEOUT. Call it in a thread that may hang.
 
-        `tried`: a small all-reduce shows first that all members can be reached.
+        With `tried`, a small all-reduce first shows that all members can be reached.
         """
         options = _gloo._Options()
         options._devices = [_device(address)]
@@ -70,7 +72,7 @@ class GlooGroup:
         trial = torch.zeros(1)
         if not self.finish(self.all_reduce(trial), lambda: time.monotonic() > until_s):
             self.leave_behind(trial)
-            raise RuntimeError("the ranks of the group did not come together")
+            raise RuntimeError(NOT_CONNECTED)
 
     def _reduce(self, tensor: Tensor, operation: Any) -> Work:
         options = AllreduceOptions()
@@ -80,9 +82,9 @@ class GlooGroup:
         return work
 
     def finish(self, work: Work, halted: Callable[[], bool], on_wait: Callable[[float], None] | None = None) -> bool:
-        """True when the operation is done; False when it failed, or when it is given up after a halt.
+        """Waits for an operation. False if it failed, or if it hangs after a halt.
 
-        `on_wait` is called now and then with the seconds waited so far.
+        Calls `on_wait` repeatedly with the seconds waited so far.
         """
         began_s = time.monotonic()
         halted_s: float | None = None
@@ -92,7 +94,7 @@ class GlooGroup:
                     return True
             except RuntimeError:
                 if work.is_completed():
-                    return _succeeded(work)  # it may have been done just after the wait for it had ended
+                    return _succeeded(work)  # it may have ended just after the wait
             now_s = time.monotonic()
             if halted() or self._is_cut.is_set():
                 if halted_s is not None and now_s - halted_s >= _WALK_AWAY_S:
@@ -102,15 +104,15 @@ class GlooGroup:
                 on_wait(now_s - began_s)
 
     def leave_behind(self, *buffers: Tensor) -> None:
-        """An operation may still write to these buffers, also while the interpreter ends: none of it is taken apart.
+        """Keeps group and buffers in memory for good: an operation may write to them even while the interpreter ends.
 
-        The group would wait for its operation, and the script would not end before the peer does.
+        Destroying the group would wait for the operation, so the script could not end before its peer.
         """
         for each in (self._group, *buffers):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
 
     def cut(self) -> None:
-        """From any thread: whoever is inside a collective of this group falls out, here and at the neighbours."""
+        """Makes the collectives of this group fail, here and on the neighbours. Any thread may call it."""
         if self._is_cut.is_set():
             return
         self._is_cut.set()
@@ -122,7 +124,7 @@ def build(store: Store, rank: int, size: int, address: str, *, tried: bool) -> G
 
 
 def _succeeded(work: Work) -> bool:
-    """Of an operation that has ended. `is_success` would say the same, with a warning in everybody's log."""
+    """True if an ended operation succeeded. `is_success` would log a warning."""
     try:
         return bool(work.wait(_SLICE))
     except RuntimeError:
@@ -134,9 +136,9 @@ def _device(address: str) -> Any:
 
 
 def shut_sockets(ports: frozenset[int]) -> None:
-    """Of this process's TCP connections those with one of the ports at either end.
+    """Shuts this process's TCP connections that have one of the ports at either end.
 
-    Without a socket object: where the script has set a default timeout, making one changes the connection for all.
+    It creates no socket objects: with a default timeout set by the script, creating one changes the connection.
     """
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
@@ -151,7 +153,7 @@ def shut_sockets(ports: frozenset[int]) -> None:
 
 
 def _ends(connection: int) -> set[int]:
-    """The two ports of a TCP connection; of any other socket, and of one that listens, none."""
+    """The two ports of a TCP connection; empty for a listening socket and for any other socket."""
     own, peer = _asked(_libc.getsockname, connection), _asked(_libc.getpeername, connection)
     return {own, peer} if own is not None and peer is not None else set()
 
@@ -166,17 +168,17 @@ def _asked(ask: Any, connection: int) -> int | None:
 
 
 def _port(address: bytes) -> int:
-    """gloo writes the length of the host's name, the name, the length of the address, and the address itself."""
+    """The port in gloo's address: length of the host's name, the name, length of the address, the address itself."""
     (name_bytes,) = struct.unpack_from("=Q", address)
     return int.from_bytes(address[18 + name_bytes : 20 + name_bytes], "big")
 
 
 class Meeting(Store):
-    """As much of a store as gloo needs to connect a group."""
+    """The subset of a store that gloo needs to connect a group."""
 
     def __init__(self, store: Store, size: int) -> None:
         super().__init__()
-        self._store: Any = store  # torch's own description of it knows nothing of bytes
+        self._store: Any = store  # torch's type stub does not accept bytes
         self._size = size
         self._known: dict[str, bytes] = {}
 

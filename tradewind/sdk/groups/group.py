@@ -2,14 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from torch import Tensor
 from torch._C._distributed_c10d import Work
 
+NOT_CONNECTED: Final = "the ranks of the group failed to connect to each other"
+
 
 class Group(Protocol):
-    """The ranks of one world, as far as training needs them."""
+    """The collectives of one world that training needs."""
 
     rank: int
     size: int
@@ -24,12 +26,12 @@ class Group(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a joining rank takes the state."""
+    """The place where a joining rank receives the state."""
 
     address: tuple[str, int]
     token: str
     source: str = ""
-    """The address that it expects its peers to connect from; any if it is empty."""
+    """The address that the sender connects from, since the joining rank expects it; any address if empty."""
 
     def __str__(self) -> str:
         return f"{self.address[0]}:{self.address[1]}"
@@ -37,7 +39,7 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class JoiningRank:
-    """A rank that enters without the state, and where it wants that sent."""
+    """A rank that enters without the state, and its destination."""
 
     rank: int
     destination: Destination
@@ -46,4 +48,4 @@ class JoiningRank:
 @dataclass(frozen=True, slots=True)
 class Built:
     group: Group
-    joiners: tuple[JoiningRank, ...] = ()
+    joining_ranks: tuple[JoiningRank, ...] = ()

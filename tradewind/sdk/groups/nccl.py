@@ -1,7 +1,7 @@
-"""A group of ranks on NCCL: the GPU's counterpart of gloo.py. It has never met a GPU: tests give it another backend.
+"""A group of ranks on NCCL, for GPUs. It has never run on a GPU: tests give it another backend.
 
-What differs: an abort gets a rank out of a collective, so there are no sockets to find and no buffer to give up. Why
-each step waits for its all-reduce, and what else has not been run: docs/decisions/0016.
+Unlike gloo, NCCL can abort a collective, so this module shuts no sockets and abandons no buffers. docs/decisions/0016
+explains why each step waits for its all-reduce, and what has never been run.
 """
 
 import os
@@ -15,19 +15,21 @@ import torch
 from torch import Tensor
 from torch._C._distributed_c10d import AllreduceOptions, BroadcastOptions, ReduceOp, Store, Work
 
+from tradewind.sdk.groups.group import NOT_CONNECTED
+
 _BUILD_S: Final = 30.0
 _OPERATION_TIMEOUT: Final = timedelta(hours=12)
-"""The group's own: NCCL knows no other. Whoever is silent for longer than steps take is noticed by other means."""
+"""Timeout of every operation of a group. The master detects silent ranks much earlier."""
 _LOOK_S: Final = 0.0005
 _ENDED: Final = timedelta(seconds=10)
-"""For an operation that is over: any timeout at all makes `wait` raise what went wrong with it."""
+"""Timeout for `wait` on an ended operation: with any timeout, `wait` raises the operation's error."""
 _ON_ERROR: Final = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
 _NOTHING: Final = "0"
-"""As torchrun sets it, torch ends the process when a peer is lost; and survivors are what it is all about."""
+"""The value with which the process survives a lost peer; with torchrun's value, torch ends the process."""
 
 
 class NcclGroup:
-    """Used by one thread at a time, but for `cut`."""
+    """A group on NCCL. One thread at a time uses it; any thread may call `cut`."""
 
     def __init__(self, store: Store, rank: int, size: int, device: torch.device) -> None:
         os.environ[_ON_ERROR] = _NOTHING
@@ -72,11 +74,11 @@ class NcclGroup:
             if on_wait is not None:
                 on_wait(time.monotonic() - began_s)
             time.sleep(_LOOK_S)
-        # An abort ends an operation too, and no error tells of it.
+        # An abort also ends an operation, without an error.
         return not self._is_cut and _succeeded(work) and not self._is_cut
 
     def leave_behind(self, *buffers: Tensor) -> None:
-        """An aborted operation writes no more."""
+        """Does nothing: an aborted operation does not write any more."""
 
     def cut(self) -> None:
         with self._cutting:
@@ -86,9 +88,9 @@ class NcclGroup:
         self._group.abort()
 
     def _try(self, until_s: float) -> None:
-        """The first operation is what brings the ranks together."""
+        """Runs a small all-reduce: NCCL connects the ranks with the first operation."""
         if not self.finish(self.all_reduce(torch.zeros(1, device=self._device)), lambda: time.monotonic() > until_s):
-            raise RuntimeError("the ranks of the group did not come together")
+            raise RuntimeError(NOT_CONNECTED)
 
     def _reduce(self, tensor: Tensor, operation: Any) -> Work:
         options = AllreduceOptions()
@@ -98,15 +100,17 @@ class NcclGroup:
 
 
 def build(device: torch.device, store: Store, rank: int, size: int, _address: str, *, tried: bool) -> NcclGroup:
-    """In a thread of its own, which would else use the first GPU, whichever is this rank's.
+    """Builds a group in a new thread, which must select its GPU.
 
-    It is tried in any case: NCCL connects with its first operation, and what is not connected cannot be aborted."""
+    It ignores `tried` and always tries the group: NCCL connects with its first operation, and only connected groups can
+    be aborted.
+    """
     torch.cuda.set_device(device)
     return NcclGroup(store, rank, size, device)
 
 
 def _succeeded(work: Any) -> bool:
-    """Of an operation that has ended. `is_success` is not implemented by NCCL any more."""
+    """True if an ended operation succeeded. NCCL does not implement `is_success` any more."""
     try:
         work.wait(_ENDED)
     except RuntimeError:

@@ -1,1 +1,1 @@
-"""The trainer's pure core: its world, its step and its reports. Threads feed it through `shell.py`."""
+"""The trainer's pure core: its world, its step and its reports. Threads send it events through `shell.py`."""

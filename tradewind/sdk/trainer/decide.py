@@ -1,8 +1,8 @@
-"""The trainer's decisions: learn from the event, then reconcile what is known with what the training thread waits for.
+"""The trainer's decisions: learn from the event, then reconcile the state with what the training thread waits for.
 
-The training thread, the agent's orders and the builders of process groups meet here. What a report says (`done`,
-`held`) and what the training thread computes next change in one decision: a halt between the two would count samples
-twice.
+Events come from the training thread, the agent's orders and the builders of process groups. One decision changes both
+what a report contains (`done`, `held`) and what the training thread computes next: a halt between the two would count
+samples twice.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from tradewind.sdk.trainer.turn import Turn
 
 
 class Decision(NamedTuple):
-    """Like `runtime.decision.Decision`, which scripts cannot import. `state.waits` says why a trainer waits."""
+    """A copy of `runtime.decision.Decision`, which scripts cannot import. `state.waits` tells why a trainer waits."""
 
     state: Trainer
     effects: tuple[TrainerEffect, ...] = ()

@@ -7,21 +7,21 @@ from tradewind.protocol.trainer import Assign, Status
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Send the status to the agent, before any other event is decided."""
+    """Send the status to the agent, before the next decision."""
 
     status: Status
 
 
 @dataclass(frozen=True, slots=True)
 class StartBuild:
-    """Build the process group of this world, away from the training thread."""
+    """Build the process group of this world, outside of the training thread."""
 
     assign: Assign
 
 
 @dataclass(frozen=True, slots=True)
 class CutGroups:
-    """Shut the connections of all groups below this generation: ranks inside a collective fall out of it."""
+    """Shut the connections of all groups below this generation, so that their collectives fail."""
 
     below: int
 
@@ -35,7 +35,7 @@ class RetireGroups:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """The training thread continues in the world that all ranks were ready for, or leaves."""
+    """Let the training thread continue in the world that all ranks were ready for, or leave."""
 
     generation: int
 

@@ -1,4 +1,4 @@
-"""Everything that can happen to a trainer. `at_s` is monotonic."""
+"""Events of a trainer. `at_s` is monotonic."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Assigned:
 class Halted:
     at_s: float
     generation: int
-    """Worlds below are dead."""
+    """Worlds of lower generations are dead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Leased:
 
 @dataclass(frozen=True, slots=True)
 class StatusAsked:
-    """By the agent, or by the training thread when it has applied the step of a switch."""
+    """The agent, or the training thread after it applied the step of a switch, requests a report."""
 
     at_s: float
 
@@ -60,23 +60,23 @@ class BuildFailed:
 
 @dataclass(frozen=True, slots=True)
 class WorldAwaited:
-    """It has left its world, or has none, and waits for the next."""
+    """The training thread is in no world and waits for the next one."""
 
     at_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class GroupAwaited:
-    """It is going to enter a collective when the group is built."""
+    """The training thread will enter a collective when the group is built."""
 
     at_s: float
     step: int | None = None
-    """None for the step that is computed."""
+    """None for the current step."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadinessDeclared:
-    """It writes into its control words which world it is ready for: a promise until that all-reduce has ended."""
+    """The control words of this rank declare which world it is ready for: a promise until that all-reduce ends."""
 
     at_s: float
 
@@ -90,7 +90,7 @@ class WaitedLong:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveEnded:
-    """A collective that was no step."""
+    """A collective that was no step has ended."""
 
     at_s: float
     ok: bool
@@ -102,11 +102,11 @@ class StepReduced:
 
     at_s: float
     active: tuple[bool, ...]
-    """By rank: whether it takes a share from now on."""
+    """By rank: True if it takes a share from now on."""
     ready: int | None = None
     """The generation that all ranks are ready for."""
     ends_after: int | None = None
-    """The number of steps after which the run is over, if some rank asked for its end."""
+    """The number of steps after which the run is over, if some rank requested its end."""
     counts: bool = True
     """False for an all-reduce that is no step for this rank."""
 
@@ -126,7 +126,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """This rank had missed the last all-reduce and has its result now."""
+    """This rank missed the last all-reduce and now has its result."""
 
     at_s: float
     done: int
@@ -135,7 +135,7 @@ class CaughtUp:
 
 @dataclass(frozen=True, slots=True)
 class StateReceived:
-    """A joining rank has the state as it was before step `done`."""
+    """This joining rank has the state from before step `done`."""
 
     at_s: float
     done: int
@@ -143,7 +143,7 @@ class StateReceived:
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """A joining rank cannot get the state of the others. It needs another world, but not before it has rested."""
+    """This joining rank cannot get the state. It waits for another world after a rest."""
 
     at_s: float
     why: str
@@ -167,7 +167,7 @@ class PauseEnded:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """All steps are done, and every rank has them."""
+    """All ranks have completed all steps."""
 
     at_s: float
     certificate: Mapping[str, int | str]

@@ -1,4 +1,4 @@
-"""What each event teaches a trainer."""
+"""How each event changes a trainer's state."""
 
 from typing import assert_never
 
@@ -36,7 +36,7 @@ def learn(turn: Turn, event: events.TrainerEvent) -> None:
         case events.BuildFailed(_, generation):
             turn.change(groups=state.groups._replace(failed=state.groups.failed | {generation}))
             if generation >= state.fence.halted:
-                turn.report()  # nobody else knows, and all would wait for this rank to be ready
+                turn.report()  # otherwise all ranks would wait for this one to be ready
         case events.WaitedLong():
             _waited_long(turn)
         case events.CollectiveEnded(_, ok):
@@ -120,7 +120,7 @@ def _step_failed(turn: Turn) -> None:
 
 
 def _step_reduced(turn: Turn, event: events.StepReduced) -> None:
-    """A rank that has the result has the step, even if the world is already dead."""
+    """Completes the step: a rank that has the result has the step, even in a dead world."""
     state, world = turn.state, turn.state.world
     assert world is not None
     promised = state.plan.promised

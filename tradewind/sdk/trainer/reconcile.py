@@ -1,4 +1,4 @@
-"""What follows from what a trainer knows: which world comes next, and what the training thread may enter now."""
+"""Consequences of a trainer's state: which world comes next, and what the training thread may enter now."""
 
 from tradewind.protocol.trainer import Assign, Ranges
 from tradewind.sdk.trainer.shares import deal, merged
@@ -48,7 +48,7 @@ def _enter_world(turn: Turn) -> None:
 
 
 def _held_in(turn: Turn, assign: Assign, entered: tuple[bool, ...], *, keeps_gradients: bool) -> Ranges:
-    """What counts of the gradients here, and what this rank computes in addition so that the step is whole."""
+    """Returns the positions whose gradients count here, and those that this rank computes to complete the step."""
     kept = turn.state.held if keeps_gradients else ()
     if assign.resume >= turn.state.steps:
         return kept
@@ -68,6 +68,6 @@ def _enter_collective(turn: Turn, collective: Collective) -> None:
 
 
 def _lease_is_valid(turn: Turn, world: World) -> bool:
-    """Only its lease keeps a world of one from training on beside its replacement."""
+    """Checks the lease of a world of one: only the lease stops it from training beside its replacement."""
     until_s = turn.state.lease_until_s
     return world.size > 1 or until_s is None or turn.now_s < until_s

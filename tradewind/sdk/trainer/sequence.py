@@ -1,7 +1,7 @@
-"""The order in which a training thread acts: what comes next, by the trainer's state and by what came of the last act.
+"""The order of a training thread's acts: the trainer's state and the outcome of the last act decide the next act.
 
-The training thread performs the acts with torch (`tradewind/sdk/training.py`), the joint simulation in virtual time.
-Both take the order from here.
+The training thread performs the acts with torch (`tradewind/sdk/training.py`); the joint simulation performs them in
+virtual time.
 """
 
 from collections.abc import Callable, Generator
@@ -12,38 +12,38 @@ from tradewind.protocol.trainer import Ranges
 from tradewind.sdk.trainer.state import Trainer
 
 CLOSING_S: Final = 30.0
-"""Seconds that the end of a run waits for ranks that are still joining."""
+"""Seconds that a finished run waits for ranks that are still joining."""
 
 
 class Act(Enum):
     COMPUTE = auto()
-    """Compute a part of the share that is left."""
+    """Compute a part of the remaining share."""
     STEP = auto()
-    """All-reduce the present step, and commit it."""
+    """All-reduce the current step, and commit it."""
     CLOSE = auto()
-    """All-reduce nothing: all steps are done, and ranks tell each other that they may end."""
+    """All-reduce control words only: all steps are done, and the ranks agree to end."""
     AWAIT_WORLD = auto()
-    """Wait for a world that this rank has to enter by itself."""
+    """Wait for a world that this rank enters by itself."""
     START = auto()
     """Agree with the other ranks of a first world on one state."""
     HAND_ON = auto()
     """Take part in the broadcast of the last step to the ranks that miss it."""
     FORGET = auto()
-    """Drop the gradients of the present step: they do not count in this world."""
+    """Drop the gradients of the current step: they do not count in this world."""
     BEGIN_JOIN = auto()
     """Enter without the state: begin to receive it."""
     JOIN_STEP = auto()
-    """Take part in an all-reduce with nothing of one's own, and record the step."""
+    """Take part in an all-reduce without gradients, and record the step."""
     CATCH_UP = auto()
-    """Load the state if it has come, and apply the steps that were recorded since."""
+    """Load the state if it has arrived, and apply the steps recorded since."""
     END_JOIN = auto()
-    """The rank has the state and takes a share, or the world is dead."""
+    """End the join: the rank has the state and takes a share, or the world is dead."""
     REPORT_SWITCH = auto()
-    """The world changed with the last all-reduce: report it, and serve the ranks that join there."""
+    """Report that the world changed with the last all-reduce, and serve the ranks that join."""
 
 
 class Came(Enum):
-    """What came of an act; None for acts after which there is nothing to decide."""
+    """The outcome of an act; None for acts after which there is nothing to decide."""
 
     DEAD = auto()
     """The world is dead."""
@@ -59,7 +59,7 @@ Acts = Generator[Act, Came | None, None]
 
 
 def acts(trainer: Callable[[], Trainer], todo: Callable[[], Ranges]) -> Acts:
-    """From the start of a run to its end. `todo`: the part of the rank's share that is not computed yet."""
+    """Yields the acts of a whole run. `todo` returns the part of the rank's share that is not yet computed."""
     yield from _enter(trainer)
     while True:
         if todo():
@@ -76,7 +76,7 @@ def acts(trainer: Callable[[], Trainer], todo: Callable[[], Ranges]) -> Acts:
 
 
 def advance(order: Acts, came: Came | None) -> Act | None:
-    """The next act; None after the last."""
+    """Returns the next act; None after the last."""
     try:
         return order.send(came)
     except StopIteration:
@@ -84,12 +84,12 @@ def advance(order: Acts, came: Came | None) -> Act | None:
 
 
 def is_over(active: tuple[bool, ...], waited_s: float) -> bool:
-    """Whether a run ends: ranks that are still joining get the rest of the state first, within bounds."""
+    """True if a finished run ends: joining ranks get the state first, but for at most CLOSING_S."""
     return all(active) or waited_s >= CLOSING_S
 
 
 def _enter(trainer: Callable[[], Trainer]) -> Acts:
-    """Waits for the next world and does what it takes to be in it."""
+    """Yields the acts that enter the next world."""
     yield Act.AWAIT_WORLD
     state = trainer()
     world = state.world

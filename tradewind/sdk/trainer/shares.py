@@ -1,6 +1,6 @@
-"""How the samples of one step are divided among ranks.
+"""Division of the samples of one step among ranks.
 
-The batch of a step depends on its number alone. A world only decides which rank computes which *positions* of it.
+The batch of a step depends only on its number. A world decides only which rank computes which *positions* of it.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ def count(ranges: Ranges) -> int:
 
 
 def merged(ranges: Ranges) -> Ranges:
-    """Sorted, and joined where they touch."""
+    """Sorts the ranges and joins those that touch."""
     joined: list[Range] = []
     for first, last in sorted(ranges):
         if first == last:
@@ -42,7 +42,7 @@ def without(ranges: Ranges, taken: Ranges) -> Ranges:
 
 
 def shares(batch: int, active: Sequence[bool]) -> tuple[Ranges, ...]:
-    """By rank: one stretch of the batch for each active rank, as even as can be."""
+    """Returns by rank: one range of the batch for each active rank, as even as possible."""
     return _shares(batch, tuple(active))
 
 
@@ -52,7 +52,7 @@ def _shares(batch: int, active: tuple[bool, ...]) -> tuple[Ranges, ...]:
 
 
 def missing(batch: int, held: Sequence[Ranges]) -> Ranges:
-    """The positions that nobody holds."""
+    """The positions that no rank holds."""
     gaps: list[Range] = []
     reached = 0
     for first, last in merged(tuple(one for ranges in held for one in ranges)):
@@ -62,7 +62,7 @@ def missing(batch: int, held: Sequence[Ranges]) -> Ranges:
 
 
 def deal(batch: int, held: Sequence[Ranges], active: Sequence[bool]) -> tuple[Ranges, ...]:
-    """By rank: what it computes in addition, so that nothing is missing and the totals are as even as can be."""
+    """Returns by rank what it computes in addition, so that no position is missing and the totals are even."""
     wanted = missing(batch, held)
     quotas = _quotas(count(wanted), [count(ranges) for ranges in held], active)
     dealt: list[Ranges] = []
@@ -73,11 +73,11 @@ def deal(batch: int, held: Sequence[Ranges], active: Sequence[bool]) -> tuple[Ra
 
 
 def _quotas(wanted: int, held: Sequence[int], active: Sequence[bool]) -> list[int]:
-    """Fills up those who hold least, as water would."""
+    """Returns by rank how many positions it gets: ranks that hold least get most, up to one common level."""
     quotas = [0] * len(active)
     lowest = sorted((held[rank], rank) for rank, is_active in enumerate(active) if is_active)
     if wanted and not lowest:
-        raise ValueError(f"{wanted} samples are to be computed, and no rank is active")
+        raise ValueError(f"no rank is active to compute {wanted} samples")
     below = sum(holds for holds, _ in lowest)
     while lowest:
         level, left_over = divmod(wanted + below, len(lowest))
@@ -92,7 +92,7 @@ def _quotas(wanted: int, held: Sequence[int], active: Sequence[bool]) -> list[in
 
 
 def split(ranges: Ranges, amount: int) -> tuple[Ranges, Ranges]:
-    """The first `amount` positions, and the others."""
+    """Returns the first `amount` positions, and the others."""
     taken: list[Range] = []
     for place, (first, last) in enumerate(ranges):
         if amount < last - first:

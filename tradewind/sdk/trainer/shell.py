@@ -1,7 +1,7 @@
-"""The threads of a trainer around its core: one lock, one state, and hands for what is decided.
+"""The shell of a trainer's core: it passes events of several threads to the core under one lock and performs effects.
 
-The training thread says what it is about to do and what came of it, and waits here for worlds and groups. The control
-thread brings orders, builders bring groups. All of them only feed the core.
+The training thread reports what it will do and what came of it, and waits here for worlds and groups. The control
+thread brings orders, and builders bring groups.
 """
 
 import contextlib
@@ -38,9 +38,9 @@ class TrainerShell:
         self._groups: dict[int, Built] = {}
         self._wake_at_s: float | None = None
         self.step_s: Callable[[], float] = lambda: 0.0
-        """Median seconds of recent steps; 0 before some were measured."""
+        """Median seconds of recent steps; 0 before enough were measured."""
 
-    # What the training thread reads. The state is replaced as a whole, so reading it needs no lock.
+    # Queries of the training thread. The shell replaces the state as a whole, so reading it needs no lock.
 
     def read(self) -> Trainer:
         return self._state
@@ -55,32 +55,32 @@ class TrainerShell:
 
     @property
     def done(self) -> int:
-        """The step that is computed next."""
+        """The next step to compute."""
         return self._state.done
 
     @property
     def held(self) -> Ranges:
-        """Positions of step `done` that this rank has computed or has to compute."""
+        """Positions of step `done` that this rank has computed or must compute."""
         return self._state.held
 
     @property
     def steps(self) -> int:
-        """The number of steps after which the run is over, as far as is known."""
+        """Number of steps of the run; lower once a rank has requested an earlier end."""
         return self._state.steps
 
     def is_halted(self) -> bool:
         return self._state.is_halted
 
-    def joiners_to_serve(self) -> tuple[JoiningRank, ...]:
-        """Ranks of the present world that wait for the state from this one."""
+    def joining_ranks_to_serve(self) -> tuple[JoiningRank, ...]:
+        """Ranks of the current world that wait for the state from this one."""
         world = self._state.world
         built = self._groups.get(world.generation) if world is not None and world.is_active else None
-        return built.joiners if built is not None else ()
+        return built.joining_ranks if built is not None else ()
 
-    # What the training thread does.
+    # Events of the training thread.
 
     def await_world(self) -> Assign:
-        """Waits for a world that this trainer has to enter by itself: its first, or one after a halt."""
+        """Waits for a world that this trainer enters by itself: its first, or one after a halt."""
         self._feed(events.WorldAwaited(time.monotonic()))
         self._wait_while(lambda state: state.thread.awaits_world)
         world = self._state.world
@@ -88,7 +88,7 @@ class TrainerShell:
         return world.assign
 
     def start_collective(self, step: int | None = None) -> Built | None:
-        """Waits for the group of the present world; None if the world is dead. `step`: the one that is computed."""
+        """Waits for the group of the current world; None if the world is dead. `step` defaults to the current step."""
         state = self._feed(events.GroupAwaited(time.monotonic(), step)).state
         if not state.is_in_collective:
             self._wait_while(lambda state: state.collective is not None and not state.is_in_collective)
@@ -96,22 +96,22 @@ class TrainerShell:
         return self._groups[state.world.generation] if state.world is not None and state.is_in_collective else None
 
     def ready_for(self) -> int:
-        """The generation to be declared in the control words of the collective that was started, or 0."""
+        """The generation to declare in the control words of the started collective, or 0."""
         state = self._state
         if not state.plan.promised and not ready_for(state):
-            return 0  # as in almost every step: there is nothing to decide
+            return 0  # in almost every step there is nothing to decide
         return self._feed(events.ReadinessDeclared(time.monotonic())).state.plan.promised
 
     def waits_long(self) -> None:
-        """The collective takes much longer than it should: the master finds out which rank is missing."""
+        """Reports that the collective takes too long, so that the master finds the missing rank."""
         self._feed(events.WaitedLong(time.monotonic()))
 
     def ended_collective(self, *, ok: bool) -> bool:
-        """After a collective that was no step. False if the world is dead."""
+        """Ends a collective that was no step. False if the world is dead."""
         return not self._feed(events.CollectiveEnded(time.monotonic(), ok)).state.is_parked
 
     def step_reduced(self, agreed: Agreed | None, *, counts: bool) -> bool:
-        """After the all-reduce of a step: None if it failed. True if the world changed with it."""
+        """Ends the all-reduce of a step; `agreed` is None if it failed. True if the world changed with it."""
         if agreed is None:
             self._feed(events.StepFailed(time.monotonic()))
             return False
@@ -123,24 +123,24 @@ class TrainerShell:
         return any(isinstance(effect, Switch) for effect in effects) if effects else False
 
     def started(self, done: int) -> None:
-        """All ranks of a first world have the same state."""
+        """Records that all ranks of a first world have the same state."""
         self._feed(events.Started(time.monotonic(), done))
 
     def caught_up(self, done: int, agreed: Agreed) -> None:
-        """This rank had missed the last all-reduce and has its result now."""
+        """Records that this rank now has the result of the all-reduce that it missed."""
         self._feed(events.CaughtUp(time.monotonic(), done, agreed.ends_after))
 
     def received_state(self, done: int) -> None:
-        """A joining rank has the state as it was before this step."""
+        """Records that this joining rank has the state from before step `done`."""
         self._feed(events.StateReceived(time.monotonic(), done))
 
     def give_up(self, why: str, rest_s: float = 0.0) -> None:
-        """A joining rank that cannot get the state needs another world, but not before it has rested."""
+        """Leaves the world, because this joining rank cannot get the state; it joins again after `rest_s` seconds."""
         self._feed(events.GaveUp(time.monotonic(), why, rest_s))
 
     @contextlib.contextmanager
     def paused(self, reason: str) -> Iterator[None]:
-        """Inside, the master lets the other ranks wait for this one without limit."""
+        """A context in which the master lets the other ranks wait for this one without limit."""
         since = time.time()
         self._feed(events.PauseBegan(time.monotonic(), reason, since))
         try:
@@ -152,10 +152,9 @@ class TrainerShell:
         self._feed(events.Finished(time.monotonic(), certificate))
 
     def report(self) -> None:
-        """Reports the status."""
         self._feed(events.StatusAsked(time.monotonic()))
 
-    # What the control thread and the builders bring.
+    # Events of the control thread and the builders.
 
     def obey(self, order: Order) -> None:
         now_s = time.monotonic()
@@ -172,13 +171,20 @@ class TrainerShell:
                 assert_never(order)
 
     def built(self, generation: int, built: Built | None) -> None:
-        """None: the group could not be built."""
+        """Takes a built group; None if the build failed."""
         if built is None:
             self._feed(events.BuildFailed(time.monotonic(), generation))
             return
         with self._lock:
             self._groups[generation] = built
         self._feed(events.GroupBuilt(time.monotonic(), generation))
+
+    def take_groups(self) -> list[Group]:
+        """The groups with other ranks, which the trainer no longer holds; for the end of the process."""
+        with self._lock:
+            groups = [built.group for built in self._groups.values() if built.group.size > 1]
+            self._groups.clear()
+        return groups
 
     def _feed(self, event: events.TrainerEvent) -> Decision:
         with self._lock:
@@ -194,7 +200,7 @@ class TrainerShell:
         return decision
 
     def _carry_out(self, effects: Sequence[TrainerEffect]) -> list[Callable[[], None]]:
-        """Reports leave under the lock, in the order of decisions. Returns what may take time: it is done after it."""
+        """Performs quick effects under the lock: reports leave in the order of decisions. Returns the slow effects."""
         slow: list[Callable[[], None]] = []
         for effect in effects:
             match effect:
@@ -208,7 +214,7 @@ class TrainerShell:
                     for known in [known for known in self._groups if known < below]:
                         self._retire(self._groups.pop(known).group)
                 case Switch():
-                    pass  # the training thread learns of it from the decision
+                    pass  # the training thread reads it from the decision
                 case _:
                     assert_never(effect)
         return slow

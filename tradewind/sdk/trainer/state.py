@@ -1,6 +1,7 @@
-"""What a trainer knows: its world, the worlds that may follow, and its part of the step that is computed.
+"""The state of a trainer: its world, the worlds that may follow, and its part of the current step.
 
-Named tuples: several are made in each step, and they are made five times faster than frozen dataclasses.
+The classes are named tuples: each step creates several, and creating one is five times faster than creating a frozen
+dataclass.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ LEFT: Final = "to be released"
 class World(NamedTuple):
     assign: Assign
     active: tuple[bool, ...]
-    """By rank: whether it has the state and takes a share of each step."""
+    """By rank: True if it has the state and takes a share of each step."""
 
     @property
     def generation(self) -> int:
@@ -35,45 +36,45 @@ class World(NamedTuple):
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the lowest active rank: one is enough to report to the outside. A leaving rank never is."""
+        """True on the lowest active rank, which reports to the outside. A leaving rank is never the first."""
         return self.is_active and not any(self.active[: self.rank])
 
     def is_whole_in(self, repair: Assign) -> bool:
-        """Whether no rank with the state is missing: those who were waited for were slow."""
+        """True if no rank with the state is missing in the repair: then the ranks were slow, not lost."""
         return sum(self.active) <= sum(previous >= 0 for previous in repair.previous)
 
 
 class Plan(NamedTuple):
-    """The worlds that this trainer was assigned and has not entered."""
+    """The assigned worlds that this trainer has not entered."""
 
     next: Assign | None = None
     waiting: tuple[Assign, ...] = ()
-    """Newer assignments: one that must be entered by repair, then the newest planned one. They wait until `next` has
-    been entered or the promise has been kept."""
+    """Newer assignments: a repair, then the newest planned one. They wait until the trainer has entered `next` or the
+    all-reduce with the promise has ended."""
     promised: int = 0
-    """The generation that this rank's control words say it is ready for, while they are in an all-reduce; else 0."""
+    """The generation that this rank's control words declare ready, during that all-reduce; else 0."""
 
 
 class Groups(NamedTuple):
-    """Generations whose process groups were built, or could not be."""
+    """Generations whose process groups were built, or whose builds failed."""
 
     built: frozenset[int] = frozenset()
     failed: frozenset[int] = frozenset()
 
 
 class Fence(NamedTuple):
-    """Which worlds are over for this trainer."""
+    """The worlds that are over for this trainer."""
 
     halted: int = 0
-    """Worlds below are dead, by order of the agent."""
+    """Generations below this one are dead, by order of the agent."""
     parked: int = 0
-    """The trainer is in no world below."""
+    """The trainer is in no world of a generation below this one."""
     broken: int = 0
-    """The newest world in which a collective failed here."""
+    """The newest generation in which a collective failed here."""
 
 
 class Collective(NamedTuple):
-    """The collective that the training thread is in, or is going to enter when its group is built."""
+    """The collective that the training thread is in, or enters when its group is built."""
 
     step: int
     is_entered: bool = False
@@ -87,19 +88,19 @@ class Pause(NamedTuple):
 
 
 class Thread(NamedTuple):
-    """What the training thread does."""
+    """The state of the training thread."""
 
     awaits_world: bool = False
     pauses: tuple[Pause, ...] = ()
-    """Nested: the innermost last."""
+    """Nested pauses, the innermost last."""
 
 
 class Trainer(NamedTuple):
     batch: int
     steps: int
-    """The number of steps after which the run is over, as far as is known."""
+    """Number of steps of the run; lower once a rank has requested an earlier end."""
     terms: str = ""
-    """What all ranks of the run must have alike."""
+    """Properties of script and state that must be the same on all ranks of the run."""
     world: World | None = None
     plan: Plan = Plan()
     groups: Groups = Groups()
@@ -107,19 +108,19 @@ class Trainer(NamedTuple):
     thread: Thread = Thread()
     collective: Collective | None = None
     done: int = 0
-    """Steps whose all-reduced gradient is here; the step that is computed next."""
+    """Number of steps whose all-reduced gradient is here; also the number of the next step to compute."""
     held: Ranges = ()
-    """Positions of step `done` whose gradients this rank has or is going to compute."""
+    """Positions of step `done` whose gradients this rank has or will compute."""
     keeps_gradients: bool = False
-    """Whether the gradients in the model count in the world that was entered last."""
+    """True if the gradients in the model count in the world that was entered last."""
     reported_collective: bool = False
-    """Whether the last status said that this rank is in a collective."""
+    """True if the last status reported this rank in a collective."""
     waits: str = OUTSIDE
-    """What it waits for, for people; empty inside a world."""
+    """What the trainer waits for, as text for people; empty inside a world."""
     rests_until_s: float | None = None
     lease_until_s: float | None = None
     certificate: Mapping[str, int | str] | None = None
-    """What the run proves about its samples, once all steps are done."""
+    """The certificate of the run, once all steps are done."""
 
     @property
     def is_active(self) -> bool:
@@ -135,12 +136,12 @@ class Trainer(NamedTuple):
 
     @property
     def is_parked(self) -> bool:
-        """Whether it takes no part in its world any more."""
+        """True if the trainer takes no part in its world any more."""
         return self.world is None or self.fence.parked > self.world.generation
 
 
 def may_enter(state: Trainer, assign: Assign) -> bool:
-    """Whether the training thread may go into this world by itself, without the others' agreement in band."""
+    """True if the training thread may enter this world by itself, without a promise of all ranks in an all-reduce."""
     world = state.world
     if assign.leaves or assign.generation < state.fence.halted:
         return False
@@ -148,13 +149,13 @@ def may_enter(state: Trainer, assign: Assign) -> bool:
         return False
     if assign.entry != "planned":
         return True
-    # Ranks of a planned world that count on this one's state expect it to switch in band, after a common step.
+    # Ranks of a planned world that need this rank's state expect it to switch with them, after a common step.
     is_outside = not state.is_active or state.is_parked
     return is_outside and assign.previous[assign.rank] < 0
 
 
 def must_wait(state: Trainer, assign: Assign) -> bool:
-    """Whether an assignment must not replace the one that is next: all ranks switch to a promised world together."""
+    """True if an assignment must not replace the next one yet: all ranks switch to a promised world together."""
     plan = state.plan
     if plan.promised:
         return True
@@ -171,7 +172,7 @@ def ready_for(state: Trainer) -> int:
 
 
 def status_of(state: Trainer) -> Status:
-    """What is reported to the agent, without the measured seconds of a step."""
+    """Returns the status for the agent, without the measured seconds of a step."""
     world, collective = state.world, state.collective
     pause = state.thread.pauses[-1] if state.thread.pauses else Pause("", 0.0)
     unbuilt = max((each for each in state.groups.failed if each >= state.fence.halted), default=0)

@@ -1,4 +1,4 @@
-"""One decision in the making: its state and effects so far, and the changes that several events have in common."""
+"""A decision in progress: its state and effects so far, and the changes that several events share."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ class Turn:
         self.state = self.state._replace(**fields)
 
     def report(self) -> None:
-        """Ends the decision with a report of the state that it leads to."""
+        """Makes the decision end with a report of the new state."""
         self.reports = True
 
     def set_plan(self, **fields: Any) -> None:
@@ -34,7 +34,7 @@ class Turn:
         self.change(thread=self.state.thread._replace(**fields))
 
     def leave_collective(self, **fields: Any) -> bool:
-        """True if the last status said that this rank is in it. Whatever was promised there has been kept."""
+        """Leaves the collective and ends its promise. True if the last status reported this rank in a collective."""
         was_reported = self.state.reported_collective
         plan = self.state.plan
         self.change(
@@ -46,14 +46,14 @@ class Turn:
         return was_reported
 
     def park(self) -> None:
-        """For the newest halt."""
+        """Parks the trainer for the newest halt."""
         fence = self.state.fence
         if fence.parked < fence.halted:
             self.set_fence(parked=fence.halted)
         self.report()
 
     def break_world(self, world: World) -> None:
-        """A collective of this world failed here, and nobody has halted it yet."""
+        """Marks this world as broken: a collective failed here before any halt."""
         fence = self.state.fence
         self.set_fence(
             broken=max(fence.broken, world.generation),
@@ -62,7 +62,7 @@ class Turn:
         self.report()
 
     def take_share(self) -> None:
-        """From now on, reports say that this rank is going to have its share of the next step."""
+        """Takes this rank's share of the next step: reports list it from now on."""
         state, world = self.state, self.state.world
         if world is None or not world.is_active or state.done >= state.steps:
             self.hold(())

@@ -1,1 +1,1 @@
-"""All that must survive when the world changes, and how it becomes bytes and state again."""
+"""The training state: all that must survive changes of the world, and its conversion to bytes and back."""

@@ -1,7 +1,7 @@
-"""All of a state that is not bulk, as bytes: what tensors there are, the optimizer's options, the others' states.
+"""The description of a state, as bytes: its tensors, the optimizer's options, and the states of other objects.
 
-Written with torch.save and read with its safe reader: what comes over the wire can name no code to run. Lists are
-put in as one JSON text, because torch.save calls Python for every object it is given.
+torch.save writes it and torch's safe reader reads it, so bytes from the network cannot run code. Lists are one JSON
+text, because torch.save calls Python for every object.
 """
 
 import io
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from tradewind.sdk.errors import StateDoesNotFit
-from tradewind.sdk.training_state.layout import Entry, require_same
+from tradewind.sdk.training_state.layout import Entry, only_in_script, only_in_state, require_same
 from tradewind.sdk.training_state.optimizer_state import Options, Slot
 
 FORMAT = 1
@@ -21,39 +21,38 @@ FORMAT = 1
 class Description(NamedTuple):
     tensors: list[Entry]
     slots: list[Slot]
-    """Of the last tensors, one each."""
+    """The slots of the last tensors, one each."""
     buffers: list[Entry]
     optimizer: str
     parameters: list[list[str]]
-    """Their names, by group."""
+    """Names of the optimizer's parameters, by group."""
     options: Options
     extra: dict[str, Any]
-    """By module: what `get_extra_state` gave."""
+    """By module: the result of `get_extra_state`."""
     others: dict[str, Any]
 
     @property
     def fixed(self) -> list[Entry]:
-        """All that exists before the first step."""
+        """The tensors that exist before the first step."""
         return self.tensors[: len(self.tensors) - len(self.slots)]
 
 
 def require_fitting(there: Description, here: Description) -> None:
-    """Everything is compared before anything is changed; the optimizer's tensors need not exist here yet."""
+    """Raises StateDoesNotFit unless the state fits here; the optimizer's tensors need not exist here yet."""
     require_same(there.fixed, here.fixed)
     require_same(there.buffers, here.buffers)
     if there.optimizer != here.optimizer:
-        raise StateDoesNotFit(f"the state is of the optimizer {there.optimizer}, this script has {here.optimizer}")
+        raise StateDoesNotFit(f"the state belongs to a {there.optimizer} optimizer, this script has {here.optimizer}")
     if there.parameters != here.parameters:
         theirs, ours = ([len(group) for group in side.parameters] for side in (there, here))
         raise StateDoesNotFit(
             f"the optimizer's groups hold {theirs} parameters in the state and {ours} in this script"
             if theirs != ours
-            else "the optimizer's groups hold the parameters in another order in the state than in this script"
+            else "the order of parameters in the optimizer's groups differs between the state and this script"
         )
     for keepers, ours_too in ((there.others, here.others), (there.extra, here.extra)):
         for name in sorted(keepers.keys() ^ ours_too.keys()):
-            where = "the state but not in this script" if name in keepers else "this script but not in the state"
-            raise StateDoesNotFit(f"{name!r} is in {where}")
+            raise StateDoesNotFit(only_in_state(name) if name in keepers else only_in_script(name))
 
 
 def encoded(description: Description) -> bytes:
@@ -65,7 +64,7 @@ def encoded(description: Description) -> bytes:
 def decoded(data: bytes) -> Description:
     values = loaded(data)
     if values["format"] != FORMAT:
-        raise StateDoesNotFit(f"the state is of format {values['format']}, this version of tradewind reads {FORMAT}")
+        raise StateDoesNotFit(f"the state has format {values['format']}, this version of tradewind reads {FORMAT}")
     tensors, slots, buffers, optimizer, parameters = json.loads(values["lists"])
     return Description(
         tensors=_entries(tensors),
@@ -80,13 +79,13 @@ def decoded(data: bytes) -> Description:
 
 
 def require_plain(owner: str, value: object) -> None:
-    """Raised at the start rather than when the first machine joins, days later."""
+    """Raises TypeError at the start, not days later when the first worker joins, if a state cannot be sent."""
     try:
         loaded(saved(value))
     except (pickle.PickleError, AttributeError, TypeError) as error:
         reason = str(error).strip().splitlines()[0]
         raise TypeError(
-            f"the state of {owner!r} cannot be given to another machine: it holds more than numbers, text, containers "
+            f"the state of {owner!r} cannot be sent to other workers: it contains more than numbers, text, containers "
             f"and tensors (torch.serialization.add_safe_globals allows more types): {reason}"
         ) from error
 

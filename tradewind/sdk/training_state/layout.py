@@ -1,4 +1,4 @@
-"""What tensors a state consists of, and whether another state's are the same: pure."""
+"""The tensors of a state and the comparison with those of another state: pure."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -15,7 +15,7 @@ class Entry(NamedTuple):
     shape: tuple[int, ...]
     dtype: str
     on_cpu: bool
-    """Where to create a tensor that does not exist yet. Not compared: the same state may live on another device."""
+    """True to create a missing tensor on the CPU. Not compared: the same state may be on another device."""
 
     def __str__(self) -> str:
         return f"{self.dtype} of {'×'.join(map(str, self.shape)) or 'one element'}"
@@ -29,7 +29,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 def dtype_named(name: str) -> torch.dtype:
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype):
-        raise StateDoesNotFit(f"this torch has no dtype {name!r}, which the state uses")
+        raise StateDoesNotFit(f"the state uses dtype {name!r}, which this torch does not have")
     return dtype
 
 
@@ -51,13 +51,21 @@ def require_same(there: Sequence[Entry], here: Sequence[Entry]) -> None:
         if (theirs.shape, theirs.dtype) != (ours.shape, ours.dtype):
             raise StateDoesNotFit(f"{theirs.name!r} is {theirs} in the state and {ours} in this script")
     if len(there) > len(here):
-        raise StateDoesNotFit(f"the state has {there[len(here)].name!r}, which this script has not")
+        raise StateDoesNotFit(only_in_state(there[len(here)].name))
     if len(here) > len(there):
-        raise StateDoesNotFit(f"this script has {here[len(there)].name!r}, which the state has not")
+        raise StateDoesNotFit(only_in_script(here[len(there)].name))
+
+
+def only_in_state(name: str) -> str:
+    return f"the state has {name!r}, which this script does not have"
+
+
+def only_in_script(name: str) -> str:
+    return f"this script has {name!r}, which the state does not have"
 
 
 def shard_bounds(shard: int, of: int, nbytes: int) -> tuple[int, int]:
-    """[first, last) of the bytes that one of `of` survivors sends; together they are all bytes, once each."""
+    """Returns [first, last) of the bytes of one of `of` shards; together the shards have all bytes, once each."""
     if not 0 <= shard < of:
         raise ValueError(f"there is no shard {shard} of {of}")
     return shard * nbytes // of, (shard + 1) * nbytes // of

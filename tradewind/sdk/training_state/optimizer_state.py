@@ -1,7 +1,7 @@
-"""An optimizer seen as what must survive: its parameters in order, their state, and the options of its groups.
+"""The state of an optimizer: its parameters in order, their tensors, and the options of its groups.
 
-It is read and written in place. `Optimizer.load_state_dict` would put new tensors for the old ones and cast them to the
-parameter's dtype; here every bit is kept, and state that does not exist yet is created as the optimizer would have.
+These functions read and write in place. `Optimizer.load_state_dict` would replace tensors and cast them to the
+parameter's dtype; these functions preserve every bit, and create missing tensors as the optimizer would.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,15 +15,15 @@ from tradewind.sdk.training_state.layout import Entry, dtype_named
 from tradewind.sdk.training_state.tensor_bytes import read_into
 
 Slot = tuple[int, str]
-"""Which parameter, by its place in the optimizer, and which of the optimizer's tensors for it."""
+"""The place of a parameter in the optimizer, and the key of one of the optimizer's tensors for it."""
 
 
 class Options(NamedTuple):
-    """What an optimizer knows apart from tensors for each parameter."""
+    """An optimizer's state, without its tensors for each parameter."""
 
     groups: list[dict[str, Any]]
     plain: dict[int, dict[Any, Any]]
-    """By parameter: what is not a tensor."""
+    """By parameter: values that are no tensors."""
     loose: dict[Any, Any]
     """State that belongs to no parameter."""
 
@@ -33,12 +33,12 @@ def parameters(optimizer: Optimizer) -> list[Tensor]:
 
 
 def rates(optimizer: Optimizer) -> list[float]:
-    """The learning rate of each group, where a schedule began with it."""
+    """The learning rate of each group; with a schedule, its initial learning rate."""
     return [float(group.get("initial_lr", group["lr"])) for group in optimizer.param_groups if "lr" in group]
 
 
 def slots(optimizer: Optimizer) -> Iterator[tuple[Slot, Tensor]]:
-    """Exist only after the first step of a parameter that has a gradient."""
+    """Yields the optimizer's tensors. They exist only after the first step of a parameter that has a gradient."""
     for index, parameter in enumerate(parameters(optimizer)):
         state: dict[Any, Any] = optimizer.state.get(parameter, {})
         for key in sorted(state, key=str):
@@ -61,7 +61,7 @@ def options(optimizer: Optimizer) -> Options:
 
 
 def write_slots(optimizer: Optimizer, there: Sequence[tuple[Slot, Entry, Tensor]]) -> None:
-    """The optimizer has these tensors and no others; those it had already stay the same objects."""
+    """Gives the optimizer these tensors and removes all others; existing tensors stay the same objects."""
     owners = parameters(optimizer)
     named = {slot for slot, _, _ in there}
     for index, parameter in enumerate(owners):
@@ -113,8 +113,8 @@ def _created(owner: Tensor, entry: Entry) -> Tensor:
 
 
 def _put(group: dict[str, Any], key: str, value: object) -> None:
-    present = group.get(key)
-    if isinstance(present, Tensor) and isinstance(value, Tensor):
-        present.copy_(value)
+    current = group.get(key)
+    if isinstance(current, Tensor) and isinstance(value, Tensor):
+        current.copy_(value)
     else:
         group[key] = value

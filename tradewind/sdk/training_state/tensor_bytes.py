@@ -1,6 +1,6 @@
-"""Tensors as bytes: views where they lie, copies where they must be, and memory that is ready to be written.
+"""Tensors as bytes: views or copies of tensors, and memory for them.
 
-Bytes are in the order of the elements, whatever the strides: two sides may keep a tensor in different ways.
+Bytes are in the order of the elements, independent of strides: two ranks may have different strides for a tensor.
 """
 
 import mmap
@@ -17,19 +17,19 @@ _WORD_BYTES: Final = 8
 
 
 def fresh(nbytes: int) -> memoryview:
-    """Memory that nobody has written to; a bytearray would be filled at once, while all other threads stand still."""
+    """Returns memory that is not yet written to; creating a bytearray would block all threads while it is filled."""
     return memoryview(mmap.mmap(-1, max(1, nbytes), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))[:nbytes]
 
 
 def written_ahead(nbytes: int) -> memoryview:
-    """Memory that exists for real: a first write to fresh pages costs more than the copy."""
+    """Returns memory whose pages exist: the first write to a new page costs more than the copy."""
     memory = fresh(nbytes)
     over(memory).zero_()
     return memory
 
 
 class Staging:
-    """Where a copy is made while training waits for it."""
+    """Memory for a copy that training waits for."""
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
@@ -44,7 +44,7 @@ class Staging:
 
 
 def over(buffer: Buffer) -> Tensor:
-    """The buffer's bytes as a tensor that shares its memory, or has a copy of it if the buffer may not be written."""
+    """Returns the buffer's bytes as a tensor that shares its memory, or copies it if the buffer is read-only."""
     view = memoryview(buffer)
     if view.nbytes == 0:
         return torch.empty(0, dtype=torch.uint8)
@@ -52,12 +52,12 @@ def over(buffer: Buffer) -> Tensor:
 
 
 def byte_view(tensor: Tensor) -> Tensor:
-    """Shares memory with a contiguous tensor; of any other it is a copy."""
+    """Returns the bytes of a tensor: a view if it is contiguous, otherwise a copy."""
     return tensor.detach().reshape(-1).view(torch.uint8)
 
 
 def read_into(tensor: Tensor, source: Tensor) -> None:
-    """The tensor takes the bytes in place and stays the same object."""
+    """Writes the bytes into the tensor in place."""
     here = tensor.detach()
     if here.is_contiguous():
         byte_view(here).copy_(source)
@@ -68,9 +68,10 @@ def read_into(tensor: Tensor, source: Tensor) -> None:
 
 
 def checksum(data: bytearray | memoryview, start: int = 0) -> int:
-    """Finds damage, not malice. Adding words up costs a fraction of a CRC of all bytes; the CRC is that of the sums.
+    """A checksum against damage, not attacks: the CRC of sums of words, which costs less than a CRC of all bytes.
 
-    Words of one row that changed places go unseen, which no connection does."""
+    It does not notice words of one row that changed places; connections do not damage data so.
+    """
     view = memoryview(data)
     rows = view.nbytes // (_ROW_WORDS * _WORD_BYTES)
     if rows:
@@ -80,7 +81,7 @@ def checksum(data: bytearray | memoryview, start: int = 0) -> int:
 
 
 def bytes_of(tensors: list[Tensor]) -> bytes:
-    """All of them one after the other, from any device."""
+    """Returns the bytes of all tensors one after the other, from any device."""
     joined = bytearray(sum(tensor.nbytes for tensor in tensors))
     target = over(joined)
     first = 0
@@ -91,9 +92,9 @@ def bytes_of(tensors: list[Tensor]) -> bytes:
 
 
 class ByteViews:
-    """Views of many tensors, kept from one call to the next as long as they lie where they lay.
+    """A cache of byte views of many tensors, valid while the tensors' addresses stay the same.
 
-    They keep the old memory alive, so that an address that is the same means the same tensor.
+    The views keep the old memory alive, so that the same address means the same tensor.
     """
 
     def __init__(self) -> None:

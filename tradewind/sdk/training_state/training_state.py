@@ -1,14 +1,14 @@
-"""The training state: all that must survive when the world changes, and how it becomes bytes and state again.
+"""The training state: all that must survive when the world changes, and its conversion to bytes and back.
 
-Two kinds of tensors, by who may change them:
+It has two kinds of tensors:
 
 - `tensors()`: parameters and the optimizer's tensors. Only a step changes them, so that between two steps a background
   thread may copy them (`copy_shard`) while the training thread computes.
-- `buffers()`: what modules keep beside parameters. A forward pass may change them at any time, and differently on each
-  rank (BatchNorm): they travel in the header of one rank, taken at the switch. The fingerprint leaves them out.
+- `buffers()`: the modules' other tensors. A forward pass may change them at any time, and differently on each rank
+  (BatchNorm): one rank sends its own in the header, copied at the switch. The fingerprint does not include them.
 
-The order of tensors depends on the model and its optimizer only. Parameters and modules are those that the model has
-when the state is made; buffers that are not persistent are no state, as in `state_dict()`.
+The order of tensors depends only on the model and its optimizer. Parameters and modules are those that the model has
+when the state is created; as in `state_dict()`, the state does not include non-persistent buffers.
 """
 
 import struct
@@ -30,11 +30,11 @@ from tradewind.sdk.training_state.tensor_bytes import Buffer, ByteViews, Staging
 
 _LENGTH = struct.Struct("!Q")
 ELEMENTS = 64
-"""Elements of each tensor that a fingerprint looks at."""
+"""Maximum number of elements of each tensor that a fingerprint reads."""
 
 
 class Stateful(Protocol):
-    """A scheduler, a scaler, anything of this shape."""
+    """An object with a state that can be saved and loaded, such as a scheduler or a scaler."""
 
     def state_dict(self) -> dict[str, Any]: ...
 
@@ -68,16 +68,16 @@ class TrainingState:
         return [(name, getattr(module, key)) for name, module, key in self._buffer_places]
 
     def nbytes(self) -> int:
-        """Of `tensors()`: what is streamed in shards."""
+        """Bytes of `tensors()`, which shards consist of."""
         return sum(tensor.nbytes for tensor in self._values())
 
     def header(self) -> bytes:
-        """To be taken on the training thread, at the moment of the switch."""
+        """Returns the description and the buffers. Call it on the training thread, at the switch."""
         described = encoded(self._description())
         return _LENGTH.pack(len(described)) + described + bytes_of([buffer for _, buffer in self.buffers()])
 
     def copy_shard(self, shard: int, of: int, staging: Staging) -> memoryview:
-        """Bytes of one shard, valid until the staging is used again. Any one thread; no step may happen meanwhile."""
+        """Returns a copy of one shard, valid until the staging is used again. One thread calls it, between steps."""
         views = self._views.of(self._values())
         first, last = shard_bounds(shard, of, sum(view.nbytes for view in views))
         parts = []
@@ -91,7 +91,7 @@ class TrainingState:
         return staging.view(last - first)
 
     def load(self, header: Buffer, data: Buffer) -> None:
-        """Bit for bit what the sender had; parameters, and all tensors that exist, stay the same objects."""
+        """Loads the sender's state, bit for bit; existing tensors stay the same objects."""
         view = memoryview(header)
         (length,) = _LENGTH.unpack_from(view)
         described, buffers = view[_LENGTH.size : _LENGTH.size + length], view[_LENGTH.size + length :]
@@ -104,18 +104,18 @@ class TrainingState:
         )
 
     def kind(self) -> Description:
-        """What another state must be like to be loaded here."""
+        """The description that another state must fit to be loaded here."""
         return self._description()
 
     def rates(self) -> list[float]:
         return optimizer_state.rates(self._optimizer)
 
     def fingerprint(self) -> int:
-        """Differs between two states that are one step apart."""
+        """A number that differs between two states that are one step apart."""
         return self._sampler.fingerprint(self._values())
 
     def payload(self) -> dict[str, Any]:
-        """A copy for a checkpoint, unaffected by later steps. `model` fits `load_state_dict` of the bare model."""
+        """A copy for a checkpoint, unaffected by later steps. `model` fits `load_state_dict` of the unwrapped model."""
         clones = {name: tensor.detach().cpu().clone() for name, tensor in self.tensors() + self.buffers()}
         tied = {
             alias: clones[self._names[id(parameter)]]
@@ -136,7 +136,7 @@ class TrainingState:
         )
 
     def _fixed(self) -> list[tuple[str, Tensor]]:
-        """All that exists before the first step: the model's parameters, and those that only the optimizer has."""
+        """The tensors that exist before the first step: the model's parameters, and those only in the optimizer."""
         fixed: list[tuple[str, Tensor]] = list(self._parameters)
         for index, parameter in enumerate(optimizer_state.parameters(self._optimizer)):
             if id(parameter) not in self._names:
@@ -189,7 +189,7 @@ def _slot_name(slot: optimizer_state.Slot) -> str:
 
 
 def _persistent_buffers(model: nn.Module) -> list[tuple[str, nn.Module, str]]:
-    """Where they are rather than what they are: a forward pass may put another tensor in the place."""
+    """Returns (name, module, key) of each buffer: a forward pass may replace the tensor itself."""
     kept = model.state_dict().keys()
     seen: set[int] = set()
     places = []
@@ -203,7 +203,7 @@ def _persistent_buffers(model: nn.Module) -> list[tuple[str, nn.Module, str]]:
 
 
 def _gather(parts: list[Tensor], target: Tensor) -> None:
-    """One call for all tensors that lie in main memory: threads change hands once, not once for each tensor."""
+    """Copies all parts into the target. One call for all CPU tensors takes the interpreter's lock only once."""
     if all(part.device.type == "cpu" for part in parts) and parts:
         torch.cat(parts, out=target)
         return
@@ -215,17 +215,17 @@ def _gather(parts: list[Tensor], target: Tensor) -> None:
 
 def _split(data: Tensor, sizes: list[int]) -> list[Tensor]:
     if data.nbytes != sum(sizes):
-        raise StateDoesNotFit(f"{data.nbytes} bytes came for a state of {sum(sizes)}")
+        raise StateDoesNotFit(f"the state has {sum(sizes)} bytes, but {data.nbytes} arrived")
     ends = list(accumulate(sizes))
     return [data[end - size : end] for end, size in zip(ends, sizes, strict=True)]
 
 
 class Sampler:
-    """Computes a number that two ranks compare to see whether they have the same state, cheap enough for every step.
+    """Computes fingerprints, which show that two ranks have the same state; cheap enough for every step.
 
-    It looks at up to ELEMENTS elements of each tensor, spread over all of it. One applied step changes nearly every
-    element of parameters and optimizer state, so a rank that missed one, applied one twice or holds bytes of another is
-    found. The views of the tensors are kept from step to step and replaced when a tensor has moved.
+    A fingerprint reads up to ELEMENTS elements of each tensor, spread over all of it. A step changes nearly every
+    element of parameters and optimizer state, so the fingerprint differs if a rank missed a step, applied one twice or
+    has bytes of another state. The sampler reuses its views of the tensors until a tensor moves.
     """
 
     def __init__(self) -> None:
@@ -245,7 +245,7 @@ class Sampler:
 
 
 class _Group:
-    """The samples of all tensors of one dtype on one device: gathered by one operation."""
+    """The sampled elements of all tensors of one dtype on one device, gathered by one operation."""
 
     def __init__(self, samples: list[Tensor]) -> None:
         self._samples = samples

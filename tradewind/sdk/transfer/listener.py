@@ -1,7 +1,7 @@
-"""The port where a joining trainer takes the state: open at the worker's own address, while it joins, for its peers.
+"""The listener of a joining trainer: a port at the worker's own address where peers send the state.
 
-A connection counts once it has sent the token, which peers read in the store of the generation. Until then it may come
-from the members' addresses only, has little time, and shares a few places with all others that have not sent it.
+A connection is accepted once it has sent the token, which peers read from the store of the generation. Until then it
+must come from a member's address and has a deadline, and the number of such connections is limited.
 """
 
 import hmac
@@ -18,9 +18,9 @@ from typing import Any, Final
 from tradewind.sdk.transfer.wire import Connection
 
 INTRODUCTION_S = 5.0
-"""Seconds in which a connection has to send the token."""
+"""Seconds within which a connection must send the token."""
 SPARE_PLACES: Final = 8
-"""Connections without the token that are kept open beyond one for each rank."""
+"""Maximum number of open connections without the token, beyond one for each rank."""
 LOOK_UP_S: Final = 1.0
 OUT_OF_SOCKETS_S: Final = 0.05
 
@@ -29,7 +29,7 @@ Admit = Callable[[Connection, dict[str, Any]], None]
 
 class Listener:
     def __init__(self, address: str, peers: Iterable[str], world_size: int, admit: Admit) -> None:
-        """`peers` are the addresses of the members; with none, the token alone decides."""
+        """`peers` are the addresses of the members; if empty, only the token is checked."""
         self.token = secrets.token_hex(16)
         self._admit = admit
         self._peers = frozenset(ip for peer in peers for ip in _resolved(peer))
@@ -41,7 +41,7 @@ class Listener:
         threading.Thread(target=self._accept, name="tradewind-receiver", daemon=True).start()
 
     def close(self) -> None:
-        """Takes no more connections; those that were admitted stay."""
+        """Stops listening; admitted connections stay open."""
         self._closed = True
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
@@ -69,12 +69,10 @@ class Listener:
         threading.Thread(target=self._hear, args=(Connection(sock),), name="tradewind-shard", daemon=True).start()
 
     def _say_refused(self, source: str) -> None:
-        """Once: it may be a peer behind a network that changes addresses, and nothing else would show that."""
+        """Prints the first refusal: it may be a peer behind a network that changes addresses."""
         if not self._has_refused:
             self._has_refused = True
-            members = ", ".join(sorted(self._peers))
-            why = f"no member of this world has that address ({members})"
-            print(f"tradewind: refused a connection from {source}: {why}", file=sys.stderr)
+            print(refused(source, self._peers), file=sys.stderr)
 
     def _hear(self, connection: Connection) -> None:
         try:
@@ -85,7 +83,7 @@ class Listener:
             connection.close()
 
     def _introduced(self, connection: Connection) -> dict[str, Any] | None:
-        """The first line of a connection if it has the token."""
+        """Returns the first line of a connection if it has the token."""
         try:
             introduction = connection.receive_line(INTRODUCTION_S)
         except OSError:
@@ -96,16 +94,21 @@ class Listener:
         return introduction if known else None
 
 
+def refused(source: str, members: Iterable[str]) -> str:
+    why = f"no member of this world has this address (members: {', '.join(sorted(members))})"
+    return f"tradewind: refused a connection from {source}: {why}"
+
+
 def _listening(address: str) -> socket.socket:
     family, _, _, _, place = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0]
     try:
         return socket.create_server(place, family=family, backlog=128)
     except OSError as error:
-        raise OSError(f"cannot listen at this worker's address {address} for the training state: {error}") from error
+        raise OSError(f"cannot listen for the training state at this worker's address {address}: {error}") from error
 
 
 def _resolved(peer: str) -> set[str]:
-    """Empty for a name that is not known here: such a peer would be refused."""
+    """The IP addresses of a peer; empty for a name that does not resolve, so that the peer is refused."""
     try:
         return {_normal(str(place[0])) for *_, place in socket.getaddrinfo(peer, 0, type=socket.SOCK_STREAM)}
     except OSError:

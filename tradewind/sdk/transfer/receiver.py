@@ -1,8 +1,8 @@
-"""A joiner's side of the stream: takes shards from all survivors and puts the state together.
+"""The receiver of a joining rank: it takes shards from all senders and assembles the state.
 
-One attempt is one (generation, step). It completes when every shard of it came undamaged; it fails for good when a
-sender is lost in the middle, and then only a newer attempt helps. Connections that do not know the generation are
-closed and change nothing; those that do not know the token never come here (`listener.py`).
+An attempt is one (generation, step). It completes when all its shards have arrived undamaged. It fails when a sender is
+lost in the middle; then a newer attempt is needed. The receiver closes connections of other generations. The listener
+(`listener.py`) closes connections without the token.
 """
 
 import enum
@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from tradewind.sdk.training_state.layout import shard_bounds
 from tradewind.sdk.training_state.tensor_bytes import checksum, fresh, written_ahead
@@ -20,9 +20,10 @@ from tradewind.sdk.transfer.listener import Listener
 from tradewind.sdk.transfer.wire import Broken, Connection, Shard, count_of
 
 PREPARED_S = 600.0
-"""A survivor connects ahead of the switch, which may take a while to come."""
+"""Seconds from the connection of a sender to the switch."""
 EARLY_S = 5.0
-"""Survivors may be in the new world a moment before the joiner knows that it is in it."""
+"""Seconds that senders may be in the new world before this rank is."""
+DAMAGED: Final = "the data is damaged"
 MOST_CONNECTIONS = 1024
 MOST_HEADER_BYTES = 1 << 30
 
@@ -33,7 +34,7 @@ class Admission(enum.Enum):
     ADMITTED = enum.auto()
     REFUSED = enum.auto()
     UNKNOWN = enum.auto()
-    """The survivor does not know that step: ask again, after the next one if need be."""
+    """The sender does not know that step: ask again, after the next step if necessary."""
     LOST = enum.auto()
 
 
@@ -56,7 +57,7 @@ class _Attempt:
     complete: set[int] = field(default_factory=set)
     failed: str = ""
     first: Connection | None = None
-    """The one that brought shard 0 and answers for the survivors."""
+    """The connection of shard 0, whose sender answers requests for admission."""
     admission: Admission = Admission.NOT_ASKED
     asked_step: int = -1
     asked_s: float = 0.0
@@ -77,16 +78,16 @@ class Receiver:
         self._attempt: _Attempt | None = None
         self._given = False
         self._begun_by_s: float | None = None
-        """When every shard of this generation has to have begun; None while survivors may not have switched yet."""
+        """Monotonic deadline for all shards to begin; None while senders may not have switched yet."""
         self._memory_ahead: memoryview | None = None
-        """For the state that was announced."""
+        """Memory for the announced state."""
         self._makes_memory = False
         self._connections: dict[Connection, int | None] = {}
-        """Each with the generation that it brings something for, once it said so."""
+        """Generation of each connection, once the sender has sent it."""
         self._closed = False
 
     def listen(self, generation: int, address: str, peers: Iterable[str], world_size: int) -> tuple[int, str]:
-        """The port and the token that those who send the state into this world need."""
+        """Starts to listen; returns the port and the token that senders need."""
         listener = Listener(address, peers, world_size, self._serve)
         with self._changed:
             is_newest = not self._closed and generation >= self._listens_for
@@ -98,14 +99,14 @@ class Receiver:
         return listener.port, listener.token
 
     def stop_listening(self) -> None:
-        """This trainer has the state, or ends."""
+        """Stops listening, because this trainer has the state or ends."""
         with self._changed:
             before, self._listener = self._listener, None
         if before is not None:
             before.close()
 
     def restart(self, generation: int) -> None:
-        """From now on only this generation counts: what came, or still comes, for another is dropped."""
+        """Begins a generation and drops all data of others."""
         with self._changed:
             if generation == self._generation:
                 return
@@ -119,14 +120,14 @@ class Receiver:
             connection.cut()
 
     def expect(self) -> None:
-        """All survivors are sending by now: a shard that has not begun after a while was lost, and nobody says so."""
+        """Starts the deadline for all shards to begin, because all senders have switched."""
         with self._changed:
             if self._begun_by_s is None:
                 self._begun_by_s = time.monotonic() + self._silence_s
 
     @property
     def failed(self) -> str:
-        """Why the present attempt will never complete, or nothing."""
+        """Why the current attempt can never complete; empty while it can."""
         with self._changed:
             attempt = self._attempt
             if attempt is not None and attempt.failed:
@@ -134,16 +135,16 @@ class Receiver:
             overdue = self._begun_by_s is not None and time.monotonic() >= self._begun_by_s
             if not overdue or (attempt is not None and attempt.all_begun):
                 return ""
-            begun = f"{len(attempt.begun)} of {attempt.of}" if attempt is not None else "no"
-            return f"{begun} survivors began to send within {self._silence_s:g} s"
+            begun, of = (len(attempt.begun), attempt.of) if attempt is not None else (0, None)
+            return too_few_senders(begun, of, self._silence_s)
 
     def poll(self) -> Snapshot | None:
-        """The complete state, given out once."""
+        """Returns the complete state, once."""
         with self._changed:
             return self._taken()
 
     def wait(self, timeout_s: float) -> Snapshot | None:
-        """Nothing if the time is over or the present attempt failed."""
+        """Waits for the complete state. None after the timeout, or if the current attempt failed."""
         deadline_s = time.monotonic() + timeout_s
         with self._changed:
             while (snapshot := self._taken()) is None:
@@ -153,7 +154,7 @@ class Receiver:
             return snapshot
 
     def ask_admission(self, step: int, fingerprint: int) -> None:
-        """Of the state after `step` sums; the answer comes to `admission`."""
+        """Requests admission with the fingerprint of the state before `step`; `admission` then has the answer."""
         with self._changed:
             attempt = self._attempt
             if attempt is None or attempt.first is None:
@@ -195,7 +196,7 @@ class Receiver:
             connection.cut()
 
     def _admission(self) -> Admission:
-        """An answer needs nothing but a message there and back: one that takes so long was lost."""
+        """The state of the request for admission: LOST if there is no answer after `silence_s`."""
         attempt = self._attempt
         if attempt is None:
             return Admission.NOT_ASKED
@@ -228,10 +229,10 @@ class Receiver:
             with self._changed:
                 self._connections.pop(connection, None)
                 if not self._connections:
-                    self._memory_ahead = None  # those who announced the state are gone
+                    self._memory_ahead = None  # no sender that announced the state is left
 
     def _make_memory(self, nbytes: int) -> None:
-        """Ahead of the switch: when the state comes, it takes no core for that from those who train."""
+        """Allocates memory before the switch: during the transfer, training needs the cores."""
         with self._changed:
             there = self._memory_ahead is not None and self._memory_ahead.nbytes == nbytes
             if there or self._makes_memory or self._attempt is not None or not 0 < nbytes <= self._largest_bytes:
@@ -240,7 +241,7 @@ class Receiver:
             self._makes_memory = True
         made: memoryview | None = None
         try:
-            with suppress(OSError, MemoryError):  # if the state does come, it fails with that
+            with suppress(OSError, MemoryError):  # the attempt fails with the same error later
                 made = written_ahead(nbytes)
         finally:
             with self._changed:
@@ -249,12 +250,12 @@ class Receiver:
                 self._changed.notify_all()
 
     def _memory(self, nbytes: int) -> memoryview:
-        """Under the lock."""
+        """Returns memory for a state. Call it under the lock."""
         made, self._memory_ahead = self._memory_ahead, None
         return made if made is not None and made.nbytes == nbytes else fresh(nbytes)
 
     def _joined(self, connection: Connection, shard: Shard) -> _Attempt | None:
-        """The attempt that the shard belongs to; none if it came late, twice, or from elsewhere."""
+        """Returns the attempt of the shard; None if the shard is late, a duplicate or does not fit."""
         if shard.nbytes > self._largest_bytes or shard.header_bytes > MOST_HEADER_BYTES:
             return None
         with self._changed:
@@ -284,11 +285,11 @@ class Receiver:
         try:
             connection.receive_into(memoryview(header), self._silence_s)
             connection.receive_into(data, self._silence_s)
-            told = connection.receive_line(self._silence_s).get("checksum")
-            if told is None:
-                raise Broken("its sender speaks another version of the protocol")
-            if told != checksum(data, zlib.crc32(header)):
-                raise Broken("it arrived damaged")
+            reported = connection.receive_line(self._silence_s).get("checksum")
+            if reported is None:
+                raise Broken("the sender uses another version of the protocol")
+            if reported != checksum(data, zlib.crc32(header)):
+                raise Broken(DAMAGED)
         except OSError as error:
             with self._changed:
                 attempt.failed = attempt.failed or f"shard {shard.shard} of {shard.of}: {error}"
@@ -314,8 +315,14 @@ class Receiver:
             self._answered(attempt, attempt.asked_step, Admission.LOST)
 
     def _answered(self, attempt: _Attempt, step: int, answer: Admission) -> None:
-        """An answer for a step that is not being asked about came late and says nothing."""
+        """Takes an answer; ignores a late one for another step."""
         with self._changed:
             if attempt.admission is Admission.AWAITED and attempt.asked_step == step:
                 attempt.admission = answer
                 self._changed.notify_all()
+
+
+def too_few_senders(begun: int, of: int | None, silence_s: float) -> str:
+    """The reason of an attempt that does not complete. `of` is None if no shard has begun."""
+    senders = "no senders" if of is None else f"only {begun} of {of} senders"
+    return f"{senders} began to send within {silence_s:g} s"

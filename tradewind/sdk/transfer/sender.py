@@ -1,8 +1,8 @@
-"""How a rank that has the state sends its shard to joining workers: copied at the switch, sent in the background.
+"""The sender of a rank that has the state: it copies its shard at the switch and sends it in the background.
 
-One thread copies, which is fast; each joining worker has a thread that connects, sends and answers, started by the
-copying thread. So a slow joining worker delays neither training nor the copy for another one. A connection is made
-ahead of the switch, used for one shard, and then to admit the joining worker.
+One thread copies, which is fast, and starts a thread for each joining rank, which connects, sends and answers. So a
+slow joining rank delays neither training nor the copy for another one. A connection is opened before the switch, used
+for one shard, and then for requests for admission.
 """
 
 import queue
@@ -42,16 +42,16 @@ class StreamJob:
     of: int
     state: Source
     header: bytes | None = None
-    """With shard 0 only."""
+    """The header of the state, with shard 0 only."""
     copied: threading.Event = field(default_factory=threading.Event, init=False)
-    """The state may change again. Set also when the job failed."""
+    """Set when the state may change again, or when the job failed."""
     sent: threading.Event = field(default_factory=threading.Event, init=False)
-    """All is sent, or `error` says why not."""
+    """Set when all is sent, or when the job failed with `error`."""
     error: str = field(default="", init=False)
     abandoned: bool = field(default=False, init=False)
 
     def abandon(self) -> None:
-        """The caller cannot wait for the copy: what is copied after this is not sent."""
+        """Drops a copy that the caller cannot wait for."""
         self.abandoned = True
 
     def failed(self, why: str) -> None:
@@ -75,11 +75,11 @@ class Send:
 
 
 class End:
-    """Nothing comes after it."""
+    """The last item of an inbox."""
 
 
 class Link:
-    """One connection to one joining rank and the thread that uses it: for one job, then it ends."""
+    """One connection to one joining rank and its thread, for one job."""
 
     def __init__(self, to: Destination, fingerprints: Mapping[int, int]) -> None:
         self._to = to
@@ -104,12 +104,12 @@ class Link:
             return not self.ended
 
     def staging(self, nbytes: int) -> Staging:
-        """What was made ready if it is large enough; the copy cannot wait for it."""
+        """The prepared staging if it is large enough, otherwise a new one."""
         ready = self._staging
         return ready if ready is not None and ready.nbytes >= nbytes else Staging(nbytes)
 
     def end(self) -> None:
-        """Also out of the middle of sending."""
+        """Ends the thread, even during sending."""
         with self._lock:
             self.ended = True
             self._inbox.put(End())
@@ -146,7 +146,7 @@ class Link:
             connection.send(send.data, SILENCE_S)
             connection.send_line({"checksum": checksum(send.data, zlib.crc32(header))}, SILENCE_S)
         except OSError as error:
-            job.failed(f"shard {job.shard} of {job.of} did not get to {self._to}: {error}")
+            job.failed(f"failed to send shard {job.shard} of {job.of} to {self._to}: {error}")
             return None
         finally:
             send.data.release()
@@ -155,7 +155,7 @@ class Link:
         return connection
 
     def _answer(self, connection: Connection) -> None:
-        """Until the joining rank is admitted or goes."""
+        """Answers requests until the joining rank is admitted or closes the connection."""
         admitted: bool | None = None
         while admitted is not True:
             question = connection.receive_line(ADMISSION_S)
@@ -184,7 +184,7 @@ class Link:
             while True:
                 order = self._inbox.get_nowait()
                 if isinstance(order, Send):
-                    order.job.failed("the streamer was closed")
+                    order.job.failed("the sender was closed")
 
 
 class Streamer:
@@ -196,14 +196,17 @@ class Streamer:
         self._thread: threading.Thread | None = None
 
     def prepare(self, to: Destination, nbytes: int, of: int) -> None:
-        """`nbytes` is that of the whole state, which so many will send. Call it away from the training thread."""
+        """Connects to a joining rank. `nbytes` is the size of the whole state, `of` the number of senders.
+
+        Do not call it on the training thread.
+        """
         self._put(Prepare(to, nbytes, of))
 
     def offer(self, job: StreamJob) -> None:
         self._put(job)
 
     def close(self) -> None:
-        """Ends the threads; what is being sent is cut off."""
+        """Ends the threads and cuts off running transfers."""
         with self._starting:
             thread = self._thread
         if thread is not None:
@@ -232,7 +235,7 @@ class Streamer:
             link.end()
 
     def _stream(self, job: StreamJob) -> None:
-        """Copies before anything else: starting a thread may take longer than the copy that training waits for."""
+        """Copies first: training waits for the copy, and starting a thread may take longer than the copy."""
         link = self._prepared(job.to)
         try:
             nbytes = job.state.nbytes()
@@ -240,7 +243,7 @@ class Streamer:
             staging = link.staging(shard_nbytes) if link is not None else Staging(shard_nbytes)
             data = job.state.copy_shard(job.shard, job.of, staging)
         except (RuntimeError, ValueError, MemoryError) as error:
-            job.failed(f"could not copy shard {job.shard} of {job.of}: {error}")
+            job.failed(f"failed to copy shard {job.shard} of {job.of}: {error}")
             return
         if job.abandoned:
             job.failed("abandoned")

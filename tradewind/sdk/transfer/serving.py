@@ -1,6 +1,6 @@
-"""What a rank with the state does for joining ranks: it sends its shard, as it was at the switch, in the background.
+"""Serving: a rank with the state sends its shard, as it was at the switch, to joining ranks in the background.
 
-The state does not change between the switch and the next step of the optimizer; only the copy has to be made by then.
+The state does not change between the switch and the next step of the optimizer; only the copy must be complete by then.
 """
 
 import atexit
@@ -25,11 +25,11 @@ class Serving:
         atexit.register(self.close)
 
     def prepare(self, joining: JoiningRank, senders: int) -> None:
-        """Ahead of the switch, in the builder's thread."""
+        """Connects to a joining rank before the switch. The builder's thread calls it."""
         self._streamer.prepare(joining.destination, self._state.nbytes(), max(1, senders))
 
     def begin(self, world: World, joining: tuple[JoiningRank, ...], done: int) -> None:
-        """At the switch, on the training thread: `done` is the step that the state is at."""
+        """Sends the state at step `done`. The training thread calls it at the switch."""
         waiting = [each.destination for each in joining if not world.active[each.rank]]
         if not waiting:
             return
@@ -44,14 +44,14 @@ class Serving:
             self._streamer.offer(job)
 
     def wait_until_copied(self) -> None:
-        """Before the state changes."""
+        """Waits until the shards are copied, so that the state may change; abandons a copy that takes too long."""
         for job in self._copying:
             if not job.copied.wait(_COPY_AT_MOST_S):
                 job.abandon()
         self._copying.clear()
 
     def applied(self, done: int) -> None:
-        """Remembers the fingerprint that a joining rank must have when it is level at this step."""
+        """Stores the fingerprint that a joining rank must have at this step."""
         if self._serves:
             self._fingerprints[done] = self._state.fingerprint()
             self._fingerprints.pop(done - _REMEMBERED, None)
@@ -60,7 +60,7 @@ class Serving:
         self._streamer.close()
 
     def forget(self) -> None:
-        """Nobody is joining any more."""
+        """Drops the fingerprints, because no rank is joining any more."""
         if self._serves:
             self._serves = False
             self._fingerprints.clear()

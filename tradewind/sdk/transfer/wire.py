@@ -1,14 +1,14 @@
-"""What goes over the connection from a survivor to a joiner.
+"""The protocol of a connection from a rank with the state (sender) to a joining rank (receiver).
 
-    survivor   {"token", "nbytes"}                            as soon as it is connected, perhaps long before a switch:
-                                                              of the whole state, or 0 if it is not known
-    survivor   {"generation", "step", "shard", "of", "nbytes", "header_bytes"}, the header (with shard 0), the bytes,
+    sender     {"token", "nbytes"}                            when connected, perhaps long before a switch; `nbytes` is
+                                                              0 if it is not known
+    sender     {"generation", "step", "shard", "of", "nbytes", "header_bytes"}, the header (with shard 0), the bytes,
                {"checksum"} of both
-    joiner     {"step", "fingerprint"}                        to the sender of shard 0: may I take a share?
-    survivor   {"step", "admitted": true | false | null}      null: it does not know that step yet, or no more
+    receiver   {"step", "fingerprint"}                        to the sender of shard 0: a request for admission
+    sender     {"step", "admitted": true | false | null}      null: the sender does not know that step, or not any more
 
-Lines are JSON. `nbytes` is that of the whole state; which of its bytes are the shard's follows from it. The checksum
-comes last: it is computed while the last bytes are on their way.
+Lines are JSON. `nbytes` is the size of the whole state, from which the shard's bytes follow. The checksum comes last:
+the sender computes it while the network delivers the last bytes.
 """
 
 import json
@@ -16,14 +16,15 @@ import socket
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 LINE_BYTES = 4096
 CHUNK_BYTES = 1 << 20
+ENDED: Final = "the connection ended"
 
 
 class Broken(OSError):
-    """The other side ended the connection, is silent, or talks of something else."""
+    """The other side ended the connection, is silent, or violates the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Shard:
     def read(line: dict[str, Any]) -> "Shard":
         shard = Shard(*(count_of(line.get(name)) for name in Shard.__slots__))
         if shard.shard >= shard.of:
-            raise Broken(f"no such shard: {shard.shard} of {shard.of}")
+            raise Broken(f"there is no shard {shard.shard} of {shard.of}")
         return shard
 
 
@@ -56,7 +57,7 @@ class Connection:
         self.send(json.dumps(line).encode() + b"\n", timeout_s)
 
     def send(self, data: bytes | memoryview, timeout_s: float) -> None:
-        """In pieces with a bound each, so that a long transfer may take its time and a silent peer may not."""
+        """Sends pieces with a timeout each: a long transfer has no timeout, a silent peer has."""
         view = memoryview(data)
         for first in range(0, view.nbytes, CHUNK_BYTES):
             piece = view[first : first + CHUNK_BYTES]
@@ -67,20 +68,20 @@ class Connection:
         deadline_s = time.monotonic() + timeout_s
         while (end := self._read.find(b"\n")) < 0:
             if len(self._read) > LINE_BYTES:
-                raise Broken("a line without an end")
+                raise Broken("a line is too long")
             self._socket.settimeout(max(deadline_s - time.monotonic(), 0.001))
             some = self._socket.recv(LINE_BYTES)
             if not some:
-                raise Broken("the connection ended")
+                raise Broken(ENDED)
             self._read += some
         line = bytes(self._read[:end])
         del self._read[: end + 1]
         try:
             values = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise Broken("a line that is not JSON") from error
+            raise Broken("a line is not JSON") from error
         if not isinstance(values, dict):
-            raise Broken("a line that is no object")
+            raise Broken("a line is not a JSON object")
         return values
 
     def receive_into(self, target: memoryview, timeout_s: float) -> None:
@@ -91,11 +92,14 @@ class Connection:
             self._socket.settimeout(timeout_s)
             count = self._socket.recv_into(target[early : early + CHUNK_BYTES])
             if count == 0:
-                raise Broken("the connection ended")
+                raise Broken(ENDED)
             early += count
 
     def cut(self) -> None:
-        """From another thread: the owner wakes and closes. Closed here, it could wait on whoever got its number."""
+        """Shuts the connection down. Another thread may call it: the owner then wakes and closes the socket.
+
+        Closing it here would let the owner wait on another socket with the same number.
+        """
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -107,4 +111,4 @@ class Connection:
 def count_of(value: object) -> int:
     if type(value) is int and 0 <= value < 1 << 62:
         return value
-    raise Broken(f"not a number: {value!r:.40}")
+    raise Broken(f"not a count: {value!r:.40}")

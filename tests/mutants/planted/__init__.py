@@ -1,0 +1,1 @@
+"""Small cores and their checks, which the test of the tool mutates."""

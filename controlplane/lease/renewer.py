@@ -65,6 +65,8 @@ class Renewer:
         self._loop: RoleLoop[Lease, LeaseEvent, LeaseEffect] = RoleLoop(
             "lease", new_lease(record.holder, settings), self._decide, self, self._tick, clock
         )
+        self._writing: asyncio.Task[int] | None = None
+        """The newest write. It survives a cancellation, because the key cannot be released before its answer."""
         self._log = logger(lease=key.name, holder=record.holder)
 
     @property
@@ -89,6 +91,9 @@ class Renewer:
         except asyncio.CancelledError:
             await self._resign()
             raise
+        finally:
+            if self._writing is not None:
+                self._writing.cancel()
 
     def end_work(self) -> None:
         """Notes that the leader's work has ended."""
@@ -144,10 +149,12 @@ class Renewer:
         return events.KeyRead(0.0, attempt, version.revision, holder.holder if holder is not None else None)
 
     async def _write(self, attempt: int, revision: int) -> LeaseEvent:
+        write = self._key.write(
+            self._value, revision=revision, ttl_s=self._settings.ttl_s, timeout_s=self._settings.answer_s
+        )
+        self._writing = asyncio.create_task(write, name="lease/write")
         try:
-            written = await self._key.write(
-                self._value, revision=revision, ttl_s=self._settings.ttl_s, timeout_s=self._settings.answer_s
-            )
+            written = await asyncio.shield(self._writing)
         except Conflict:
             return events.Conflicted(0.0, attempt)
         except (BusUnavailable, NoAnswer) as error:
@@ -157,10 +164,14 @@ class Renewer:
     async def _resign(self) -> None:
         """Releases the key; if this fails, it expires by itself."""
         lease = self._loop.state
-        if lease.key is None or lease.key.holder != lease.holder:
-            return
-        with contextlib.suppress(Conflict, BusUnavailable, NoAnswer, BusRefused, BusClosed):
-            await self._key.remove(revision=lease.revision, timeout_s=RESIGN_S)
+        revision = lease.revision if lease.key is not None and lease.key.holder == lease.holder else None
+        failures = (Conflict, BusUnavailable, NoAnswer, BusRefused, BusClosed)
+        if self._writing is not None:
+            with contextlib.suppress(*failures):
+                revision = await self._writing
+        if revision is not None:
+            with contextlib.suppress(*failures):
+                await self._key.remove(revision=revision, timeout_s=RESIGN_S)
 
 
 def read_record(version: Version) -> LeaseRecord | None:

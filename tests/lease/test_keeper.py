@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pytest
 
 from controlplane.lease.decide import EXPIRED, stuck_for
 from controlplane.lease.keeper import Leadership, Onlooker, hold
+from controlplane.lease.renewer import Renewer
 from controlplane.lease.state import LeaseSettings
 from messages.records import LeaseRecord
 from runtime.bus import Bus
@@ -22,7 +23,7 @@ from runtime.children import free_port
 from runtime.clock import SystemClock
 from runtime.errors import BusAway, Conflict
 from runtime.kv import config_of
-from runtime.kv_ttl import ExpiringKey, Version
+from runtime.kv_ttl import ExpiringKey, Forgotten, Version
 from runtime.nats_server import NatsServer
 from runtime.process import known_error
 from runtime.settings import BusSettings
@@ -429,6 +430,37 @@ async def test_a_lease_that_is_cancelled_is_given_up_when_the_work_has_ended(bus
         await eventually(lambda: not lease_threads())
         assert (await key.read(5.0)).value is None
     assert None not in left
+
+
+class LateAnswers(ExpiringKey):
+    """The key of the bus; a write is done at once, but its answer waits, and no change is followed."""
+
+    def __init__(self, key: ExpiringKey) -> None:
+        self.__dict__.update(key.__dict__)
+        self.is_written = asyncio.Event()
+        self.may_answer = asyncio.Event()
+
+    async def write(self, value: bytes, *, revision: int, ttl_s: int, timeout_s: float) -> int:
+        written = await super().write(value, revision=revision, ttl_s=60, timeout_s=timeout_s)
+        self.is_written.set()
+        await self.may_answer.wait()
+        return written
+
+    async def follow(self) -> AsyncGenerator[Version | Forgotten, None]:
+        await asyncio.Event().wait()
+        yield Forgotten()
+
+
+async def test_a_key_is_released_if_the_lease_is_cancelled_before_the_answer_to_its_write(bus: Bus) -> None:
+    key = LateAnswers(await a_key(bus))
+    record, clock = LeaseRecord("a", 0.0, ""), SystemClock()
+    renewer = Renewer(bus, key, record, LeaseSettings(), clock, clock.monotonic_s, lambda notice: None)
+    renewing = asyncio.create_task(renewer.run())
+    await key.is_written.wait()
+    renewing.cancel()
+    key.may_answer.set()
+    await asyncio.wait({renewing})
+    assert (await key.read(5.0)).value is None
 
 
 async def test_a_bus_that_cannot_be_reached_comes_out_as_a_sentence() -> None:

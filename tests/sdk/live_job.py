@@ -20,6 +20,7 @@ from agents.cluster import events as cluster_events
 from agents.cluster.effects import ClusterEffect
 from agents.cluster.events import ClusterEvent
 from agents.cluster.places import HURRY_S
+from agents.cluster.reconcile import why_of
 from agents.cluster.state import ClusterState, new_cluster
 from agents.worker.events import NoticeCame
 from agents.worker.state import WorkerIdentity
@@ -138,8 +139,11 @@ class LiveJob:
                     await self._changed.wait()
         except TimeoutError:
             reported = [(t.worker, t.alive, t.status and replace(t.status, terms="")) for t in self.trainers]
+            machines = [(machine.worker, machine.alive, machine.status) for machine in self.machines]
+            cluster_why = why_of(self._cluster.state, CLOCK.monotonic_s())
             raise AssertionError(
-                f"waited {BOUND_S:g} s for: {what}; the job: {self._job.state.why}; {reported}"
+                f"waited {BOUND_S:g} s for: {what}; the job: {self._job.state.why}; the cluster: {cluster_why};"
+                f" machines: {machines}; places without one: {self._waiting_places}; {reported}"
             ) from None
         if self._failed is not None:
             raise self._failed

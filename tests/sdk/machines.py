@@ -23,7 +23,7 @@ from agents.worker.events import WorkerEvent
 from agents.worker.listener import Listener
 from agents.worker.outbox import LogOutbox
 from agents.worker.progress import ProgressBook
-from agents.worker.state import WorkerIdentity, WorkerState, new_worker, own_place
+from agents.worker.state import WorkerIdentity, WorkerState, new_worker, own_place, status_of
 from agents.worker.trainer import Birth
 from agents.worker.translation import fact_message, order_of
 from controlplane.job import events as job_events
@@ -31,7 +31,7 @@ from controlplane.job.events import JobEvent
 from controlplane.jobs.ingest import ForJob, fact_of
 from messages import subjects, worlds
 from messages.ids import Epoch
-from messages.workers import TrainerExit
+from messages.workers import TrainerExit, WorkerStatus
 from messages.worlds import JobCommand
 from runtime.clock import SystemClock
 from runtime.role import RoleLoop
@@ -97,6 +97,10 @@ class Machine:
         )
         self._listener = _Listener(self._role.post, identity, self._on_message)
         self._running = wires.own(self._run())
+
+    @property
+    def status(self) -> WorkerStatus:
+        return status_of(self._role.state, CLOCK.monotonic_s())
 
     def post(self, event: WorkerEvent) -> None:
         self._role.post(event)

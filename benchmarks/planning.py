@@ -26,7 +26,7 @@ from benchmarks.plans.situations import CASES, situation
 from controlplane.catalog.shipped import shipped_links
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.plan import anywhere, choose, plan
-from controlplane.planning.scoring import Score, rank
+from controlplane.planning.scoring import Score, sort_key
 from controlplane.planning.tuning import Tuning
 from messages.criteria import Objective
 
@@ -83,7 +83,7 @@ def gaps(markets: int) -> Iterator[Row]:
 def _gap(criteria: Criteria, ours: Score | None, best: Score | None) -> float:
     if ours is None or best is None:
         return 0.0 if ours is best else math.inf
-    return max(0.0, rank(ours, criteria)[1] / rank(best, criteria)[1] - 1)
+    return max(0.0, sort_key(ours, criteria)[1] / sort_key(best, criteria)[1] - 1)
 
 
 def days(markets: int, trace: Path | None) -> Iterator[Row]:

@@ -27,7 +27,7 @@ It stops its job and deletes its pools when it ends, even after an error or Ctrl
 Checks, in order: ${checks}
 
 Exit codes: 0 nothing failed, 1 a check or the cleanup failed, 2 the trial could not start,
-3 the money was spent before the end, 4 the time was over before the end.
+4 the money was spent or the time was over before the end.
 USAGE
 }
 

@@ -22,7 +22,7 @@ NUMBER_AT_MOST = 2**48
 STEP_AT_MOST_S = 86_400.0
 """Seconds of one step. A stop waits for twice the longest step."""
 NOTICE_AT_MOST_S = 7 * 86_400.0
-"""Seconds of a notice. Clouds announce the end of a machine seconds to hours before."""
+"""Seconds of a notice that a worker may report. Clouds announce the end of a machine seconds to hours before."""
 
 
 def doubt(status: WorkerStatus, *, generation: Generation, seq: int) -> str:

@@ -1,6 +1,5 @@
 """Exit codes of all commands and roles; docs/commands.md explains them."""
 
-EXIT_OK = 0
 EXIT_FAILED = 1
 """The job failed, or something remains to be done."""
 EXIT_USER_ERROR = 2

@@ -13,12 +13,10 @@ from nats.js import api
 from runtime import streams
 from runtime.errors import BusRefused, BusUnavailable, Conflict
 from runtime.follow import CaughtUp, StartedOver, Stored, Wanted, follow
+from runtime.kv_headers import EXPECTED, OPERATION, TTL, is_gone
 from runtime.link import Link
 
 _FORGET_DELETED_AFTER_S = 3600
-_OPERATION = "KV-Operation"
-_MARKER = "Nats-Marker-Reason"
-_EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 _MARKER_TEXT = b"If this key is gone, the data of this bucket was lost or purged."
 
 
@@ -92,17 +90,17 @@ class Bucket:
         """Writes only if the key still has this revision; 0 stands for a key that does not exist."""
         if revision == 0:
             return await self.create(key, value)
-        return await self._write(key, value, {_EXPECTED: str(revision)})
+        return await self._write(key, value, {EXPECTED: str(revision)})
 
     async def create(self, key: str, value: bytes) -> int:
         """Writes only if the key does not exist."""
         entry, revision = await self._last(key)
         if entry is not None:
             raise Conflict(f"{key} exists already, at revision {revision}")
-        return await self._write(key, value, {_EXPECTED: str(revision)})
+        return await self._write(key, value, {EXPECTED: str(revision)})
 
     async def delete(self, key: str) -> None:
-        headers = {_OPERATION: "PURGE", "Nats-Rollup": "sub", "Nats-TTL": str(_FORGET_DELETED_AFTER_S)}
+        headers = {OPERATION: "PURGE", "Nats-Rollup": "sub", TTL: str(_FORGET_DELETED_AFTER_S)}
         await self._write(key, b"", headers, harmless_twice=True)
 
     async def entries(self, pattern: str = ">") -> dict[str, Entry]:
@@ -182,7 +180,7 @@ class Bucket:
 
     def _read(self, stored: Stored) -> tuple[str, Entry | None]:
         key = stored.subject[len(self._prefix) :]
-        gone = _OPERATION in stored.headers or _MARKER in stored.headers
+        gone = is_gone(stored.headers)
         return key, None if gone else Entry(stored.payload, stored.sequence)
 
     async def _last(self, key: str) -> tuple[Entry | None, int]:
@@ -200,7 +198,7 @@ class Bucket:
             return None, 0
         revision = last.seq or 0
         headers = last.headers or {}
-        if _OPERATION in headers or _MARKER in headers:
+        if is_gone(headers):
             return None, revision
         return Entry(last.data or b"", revision), revision
 

@@ -13,12 +13,9 @@ import nats.js.errors
 from nats.js import api
 
 from runtime.follow import CaughtUp, StartedOver, Stored, Wanted, follow
+from runtime.kv_headers import EXPECTED, OPERATION, TTL, is_gone
 from runtime.link import Link
 
-_OPERATION = "KV-Operation"
-_MARKER = "Nats-Marker-Reason"
-_EXPECTED = "Nats-Expected-Last-Subject-Sequence"
-_TTL = "Nats-TTL"
 _TOMBSTONE_S = 60
 
 
@@ -56,10 +53,10 @@ class ExpiringKey:
 
     async def write(self, value: bytes, *, revision: int, ttl_s: int, timeout_s: float) -> int:
         """Writes and returns the new revision. Raises `Conflict` for another revision, `BusUnavailable` if unknown."""
-        return await self._publish(value, {_EXPECTED: str(revision), _TTL: str(ttl_s)}, timeout_s)
+        return await self._publish(value, {EXPECTED: str(revision), TTL: str(ttl_s)}, timeout_s)
 
     async def remove(self, *, revision: int, timeout_s: float) -> None:
-        headers = {_EXPECTED: str(revision), _TTL: str(_TOMBSTONE_S), _OPERATION: "DEL"}
+        headers = {EXPECTED: str(revision), TTL: str(_TOMBSTONE_S), OPERATION: "DEL"}
         await self._publish(b"", headers, timeout_s)
 
     async def follow(self) -> AsyncGenerator[Version | Forgotten, None]:
@@ -85,5 +82,5 @@ class ExpiringKey:
 
 
 def _version(revision: int, value: bytes, headers: dict[str, str]) -> Version:
-    gone = _OPERATION in headers or _MARKER in headers
+    gone = is_gone(headers)
     return Version(revision, None if gone else value)

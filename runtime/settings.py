@@ -1,7 +1,7 @@
 """Settings of a process, from environment and flags. Reports all problems together."""
 
 from collections.abc import Mapping
-from typing import Annotated, TypeVar
+from typing import Annotated, Protocol, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -13,6 +13,7 @@ T = TypeVar("T", bound=Struct)
 
 PREFIX = "TRADEWIND_"
 NATS_PREFIX = "TRADEWIND_NATS_"
+KUBECONFIG_VARIABLE = "KUBECONFIG"
 
 
 class BusSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,6 +27,28 @@ class BusSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Seconds of one try of the first connection. A role retries until a server answers; a command does not."""
     credentials: str | None = None
     """A NATS credentials file, if the server requires one."""
+
+
+class AgentSettings(Protocol):
+    """The settings by which an agent reaches the bus."""
+
+    @property
+    def nats_url(self) -> str: ...
+
+    @property
+    def nats_credentials(self) -> str | None: ...
+
+    @property
+    def connect_timeout_s(self) -> float: ...
+
+
+def bus_settings_of(settings: AgentSettings, name: str) -> BusSettings:
+    return BusSettings(
+        url=settings.nats_url,
+        name=name,
+        connect_timeout_s=settings.connect_timeout_s,
+        credentials=settings.nats_credentials,
+    )
 
 
 def read_settings(
@@ -53,3 +76,10 @@ def read_settings(
         lines = tuple(f"{called.get(problem.path, problem.path)}: {problem.text}" for problem in found)
         raise UserError("The settings cannot be used:", "correct these variables or flags", lines)
     return msgspec.convert(values, settings_type, strict=False)
+
+
+def read_settings_with_kubeconfig(settings_type: type[T], environ: Mapping[str, str]) -> T:
+    """Reads settings with a field `kubeconfig`: from `TRADEWIND_KUBECONFIG`, else from the variable of kubectl."""
+    if environ.get(f"{PREFIX}{KUBECONFIG_VARIABLE}"):
+        return read_settings(settings_type, environ)
+    return read_settings(settings_type, environ, {"kubeconfig": environ.get(KUBECONFIG_VARIABLE) or None})

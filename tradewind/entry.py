@@ -3,7 +3,7 @@
 import os
 import signal
 
-EXIT_INTERRUPTED = 130
+from runtime.exit_codes import EXIT_INTERRUPTED
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+"""The cluster-controller: runs the workers of one cluster and reports them."""

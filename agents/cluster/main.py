@@ -12,7 +12,7 @@ from messages.ids import ClusterName
 from runtime import children
 from runtime.logs import logger
 from runtime.process import Stop
-from runtime.settings import BusSettings
+from runtime.settings import bus_settings_of
 from runtime.waiting import first_of
 
 SAVE_S = 5.0
@@ -22,7 +22,9 @@ async def main(settings: ClusterSettings, stop: Stop, *, alone: bool = False) ->
     """Runs the controller. `alone`: this process has no children but workers, so it ends their orphans."""
     if alone:
         children.become_subreaper()
-    async with opened(ClusterName(settings.cluster), _bus_settings(settings), stop) as opening:
+    async with opened(
+        ClusterName(settings.cluster), bus_settings_of(settings, f"cluster/{settings.cluster}"), stop
+    ) as opening:
         if opening is not None:
             await _control(settings, opening, stop, alone)
     return 0
@@ -58,12 +60,3 @@ def _outputs(settings: ClusterSettings, places: LocalPlaces) -> dict[str, str | 
     """Returns the folder and number of outputs. Workers that ended well leave no output."""
     left = len(places.logs_left())
     return {"outputs": left, "run_dir": settings.run_dir} if left else {}
-
-
-def _bus_settings(settings: ClusterSettings) -> BusSettings:
-    return BusSettings(
-        url=settings.nats_url,
-        name=f"cluster/{settings.cluster}",
-        connect_timeout_s=settings.connect_timeout_s,
-        credentials=settings.nats_credentials,
-    )

@@ -7,9 +7,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, structs
 
 from agents.clouds.registry import DEFAULT, cloud_of
-from runtime.settings import read_settings
-
-KUBECONFIG_VARIABLE = "KUBECONFIG"
+from runtime.settings import read_settings_with_kubeconfig
 
 
 class NoticeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,8 +29,6 @@ class NoticeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def read_notice_settings(environ: Mapping[str, str] = os.environ) -> NoticeSettings:
-    named = {"kubeconfig": environ.get(KUBECONFIG_VARIABLE) or None}
-    given = {} if environ.get("TRADEWIND_KUBECONFIG") else named
-    settings = read_settings(NoticeSettings, environ, given)
+    settings = read_settings_with_kubeconfig(NoticeSettings, environ)
     variable = cloud_of(settings.cloud).metadata_variable
     return structs.replace(settings, metadata_host=settings.metadata_host or environ.get(variable) or None)

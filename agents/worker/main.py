@@ -21,11 +21,12 @@ from agents.worker.terminal import Echo
 from agents.worker.trainer_socket import socket_for
 from messages.ids import ClusterName, JobName, WorkerId
 from messages.subjects import STATE_BUCKET
-from runtime.bus import Bucket, BusSettings
+from runtime.bus import Bucket
 from runtime.clock import SystemClock
 from runtime.first_connection import connect_when_up
 from runtime.inbox import Inbox, posting_bus_changes
 from runtime.process import Stop
+from runtime.settings import bus_settings_of
 from tradewind.protocol.variables import TRAINER_SOCKET
 
 DRAIN_AFTER_NOTICE_S = 30.0
@@ -52,7 +53,7 @@ async def main(settings: WorkerSettings, stop: Stop, *, alone: bool = False) -> 
         inbox = Inbox[WorkerEvent]()
         on_change = posting_bus_changes(inbox, SystemClock(), BusBack, BusLost)
         bus = await connect_when_up(
-            _bus_settings(settings, identity), stop.asked, on_change, give_up_s=settings.orphan_s
+            bus_settings_of(settings, f"worker/{identity.worker}"), stop.asked, on_change, give_up_s=settings.orphan_s
         )
         if bus is None:
             return 0
@@ -98,15 +99,6 @@ def _identity(settings: WorkerSettings, worker: WorkerId) -> WorkerIdentity:
         node=settings.node,
         address=settings.address,
         pid=os.getpid(),
-    )
-
-
-def _bus_settings(settings: WorkerSettings, identity: WorkerIdentity) -> BusSettings:
-    return BusSettings(
-        url=settings.nats_url,
-        name=f"worker/{identity.worker}",
-        connect_timeout_s=settings.connect_timeout_s,
-        credentials=settings.nats_credentials,
     )
 
 

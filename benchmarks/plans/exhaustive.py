@@ -37,6 +37,6 @@ class ExhaustiveSearch(Search):
         best: Candidate | None = None
         for nodes in every_placement(self.criteria, self.market, self.current, within):
             found = self.scored(nodes)
-            if found is not None and (best is None or self.is_better(found, best)):
+            if found is not None and (best is None or self.is_better_candidate(found, best)):
                 best = found
         return Found(best)

@@ -54,11 +54,13 @@ def _without_risky_moves(
     return structs.replace(current, stocked_out=current.stocked_out | closed)
 
 
-def note(plans: Plans, basis: Basis | None, now_s: float) -> Plans:
+def note(plans: Plans, basis: Basis | None, now_s: float, settle_s: float) -> Plans:
     """Store the new inputs. Small price changes keep the old ones: otherwise no plan would ever be current."""
     if basis == plans.facts or (basis is not None and plans.facts is not None and _is_noise(plans, plans.facts, basis)):
         return plans
-    return replace(plans, facts=basis, facts_s=now_s)
+    has_settled = now_s - plans.facts_s >= settle_s
+    changing_since_s = now_s if has_settled else plans.changing_since_s
+    return replace(plans, facts=basis, facts_s=now_s, changing_since_s=changing_since_s)
 
 
 def _is_noise(plans: Plans, known: Basis, now: Basis) -> bool:
@@ -104,7 +106,11 @@ def target_workers(plans: Plans) -> int | None:
 
 
 def plan_due_s(allocator: Allocator) -> float | None:
-    """When to request the next plan; None if nothing changed or nothing can be planned."""
+    """When to request the next plan; None if nothing changed or nothing can be planned.
+
+    The inputs must settle first, so that a wave of losses is one plan. While they do not, a plan is due some time after
+    the first change since the last request.
+    """
     plans, settings = allocator.plans, allocator.settings
     if plans.asked is not None and plans.asked_s is not None:
         return plans.asked_s + settings.plan_timeout_s
@@ -112,4 +118,5 @@ def plan_due_s(allocator: Allocator) -> float | None:
         return None
     if plans.asked_s is None:
         return plans.facts_s if plans.not_before_s is None else max(plans.facts_s, plans.not_before_s)
-    return min(plans.facts_s + settings.plan_settle_s, plans.asked_s + settings.plan_every_s)
+    unplanned_since_s = max(plans.changing_since_s, plans.asked_s)
+    return min(plans.facts_s + settings.plan_settle_s, unplanned_since_s + settings.plan_every_s)

@@ -83,7 +83,8 @@ class Turn:
     def _note(self, supplies: Supplies) -> None:
         if self.allocator.demand is not None:
             basis = basis_of(self.allocator, supplies, self.now_s)
-            self.allocator = replace(self.allocator, plans=note(self.allocator.plans, basis, self.now_s))
+            plans = note(self.allocator.plans, basis, self.now_s, self.allocator.settings.plan_settle_s)
+            self.allocator = replace(self.allocator, plans=plans)
 
     def _ask_for_a_plan(self) -> None:
         """Request a plan from the facts after this turn's requests."""

@@ -51,7 +51,7 @@ class AllocatorSettings:
     plan_settle_s: float = 0.5
     """Seconds without a change of its inputs before a plan is requested: a wave of losses is one plan."""
     plan_every_s: float = 60.0
-    """Seconds after the last plan at which a new one is requested even while inputs still change."""
+    """Seconds from the first change since the last plan to the next plan, if the inputs never settle."""
     plan_timeout_s: float = 30.0
     """Seconds after which a missing plan is requested again."""
     release_s: float = 90.0

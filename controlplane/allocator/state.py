@@ -251,6 +251,8 @@ class Plans:
     facts: Basis | None = None
     facts_s: float = 0.0
     """When `facts`, the current inputs of a plan, last changed."""
+    changing_since_s: float = 0.0
+    """When the series of changes began that ended with the last one; no change came `plan_settle_s` after another."""
     reported: tuple[Nodes, Change] | None = None
 
 

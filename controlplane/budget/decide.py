@@ -9,13 +9,17 @@ judged once, and must leave twice the reserve: otherwise the job would have to s
 
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from controlplane.budget.account import RELEASE_S, account
 from controlplane.budget.events import SpendingSeen
 from controlplane.budget.terms import Terms, limits_of, terms_of
 from controlplane.budget.verdict import Purse, Verdict, judge
+from controlplane.catalog.money import MicroDollars
 from controlplane.job.events import BudgetFreed, BudgetReached
 from controlplane.job.state import Job
 from controlplane.job.stopping import default_grace_s
+from controlplane.ledger.state import Ledger
 from messages.criteria import WhenSpent
 from messages.records import Record
 
@@ -54,6 +58,18 @@ def decide(seen: SpendingSeen) -> Judgement:
     if isinstance(reported, BudgetReached):
         reported = replace(reported, grace_s=min(GRACE_AT_MOST_S, default_grace_s(job, seen.longest_step_s)))
     return Judgement(reported, why)
+
+
+def why_too_many(
+    job: Job, workers: int, ledger: Ledger, dearest: MicroDollars | None = None, *, at_ms: int, blind: bool = False
+) -> str | None:
+    """Why the budget does not allow so many workers: it would be reached at once. None if it allows them."""
+    terms = terms_of(job)
+    if terms is None or workers <= job.record.wanted:
+        return None
+    larger = structs.replace(job, record=structs.replace(job.record, wanted=workers))
+    verdict = judge(terms.total, account(ledger, limits_of(larger, dearest), at_ms, blind=blind))
+    return verdict.why if verdict.purse is Purse.SPENT else None
 
 
 def answer(record: Record, terms: Terms, verdict: Verdict, at_s: float) -> Change | None:

@@ -4,13 +4,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from msgspec.structs import replace
-
-from controlplane.budget.account import account
 from controlplane.budget.decide import decide, terms_in_force
 from controlplane.budget.events import SpendingSeen
-from controlplane.budget.terms import limits_of, terms_of
-from controlplane.budget.verdict import Purse, judge
 from controlplane.catalog.money import MicroDollars
 from controlplane.job.events import JobEvent
 from controlplane.job.state import Job
@@ -43,18 +38,6 @@ class Spender(Protocol):
     def longest_step_s(self) -> float: ...
 
     def post(self, event: JobEvent) -> None: ...
-
-
-def why_too_many(
-    job: Job, workers: int, ledger: Ledger, dearest: MicroDollars | None = None, *, at_ms: int, blind: bool = False
-) -> str | None:
-    """Why the budget does not allow so many workers: it would be reached at once. None if it allows them."""
-    terms = terms_of(job)
-    if terms is None or workers <= job.record.wanted:
-        return None
-    larger = replace(job, record=replace(job.record, wanted=workers))
-    verdict = judge(terms.total, account(ledger, limits_of(larger, dearest), at_ms, blind=blind))
-    return verdict.why if verdict.purse is Purse.SPENT else None
 
 
 class BudgetKeeper:

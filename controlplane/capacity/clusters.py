@@ -45,7 +45,7 @@ class Clusters:
         silent = SilentControllers(
             bootstrap.controller_failure, capacity.block, announce, heard_s, capacity.pull_hint, clock
         )
-        controllers = Controllers(heard_s, capacity.hear_of_cluster, silent.outwait)
+        controllers = Controllers(heard_s, capacity.hear_of_cluster, silent.wait_while_failing)
         self._keeper = FleetKeeper(cloud, fleet.plans, self._install, announce, controllers, clock)
         self._upgrades = UpgradeGuard(cloud, fleet.plans, announce, clock)
 

@@ -1,7 +1,7 @@
-"""The upkeep of the fleet's clusters: each is created or taken over, then set up. No recovery waits for it.
+"""Keeps the fleet's clusters ready: creates each or takes it over, then sets it up. No job's recovery waits for this.
 
-A cluster whose controller falls silent is set up again: it may be another cluster with the same name, or may have
-lost what was installed in it.
+When a controller falls silent, its cluster is made ready again: the cluster may be gone, may have been replaced by
+another of the same name, or may have lost what was installed in it.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ class Installs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Controllers:
-    """What the fleet keeper knows of controllers, and whom it informs about clusters."""
+    """Functions by which the fleet keeper watches controllers and reports on clusters."""
 
     heard_s: LastHeard
     report_wait: Callable[[ClusterName, str], None]
     """Reports the reason why a cluster is not ready; empty if it is."""
-    outwait: Callable[[ClusterName], Awaitable[None]] | None = None
-    """Waits while a silent controller fails for a known reason."""
+    wait_while_failing: Callable[[ClusterName], Awaitable[None]]
+    """Waits until a silent controller is heard or no reason for its failure is known."""
 
 
 class FleetKeeper:
@@ -68,20 +68,21 @@ class FleetKeeper:
 
     async def _keep(self, plan: ClusterPlan) -> None:
         await self._make_ready(plan)
-        self._tell("cluster_ready", plan, f"cluster {plan.name} in {plan.location} is ready", "created or taken over")
+        self._report_ready(plan, f"cluster {plan.name} was created or taken over, then set up")
         watch = Watch(self._clock.monotonic_s(), self._silence_s)
         while True:
-            heard_s = await self._until_silent(plan.name, watch)
-            if watch.was_heard(heard_s):
-                why = "it may have lost its installation, so it is set up again"
-                self._tell("cluster_silent", plan, f"the controller of cluster {plan.name} is silent", why)
-            await self._make_ready(plan)
-            if self._controllers.outwait is not None:
-                await self._controllers.outwait(plan.name)
-            watch = watch.again(heard_s, self._clock.monotonic_s(), self._silence_s)
+            was_lost = watch.was_heard(await self._until_silent(plan.name, watch))
+            if was_lost:
+                why = f"cluster {plan.name} may have lost what was installed in it, so it is set up again"
+                self._report("cluster_silent", plan, f"the controller of cluster {plan.name} is silent", why)
+            waited = await self._make_ready(plan)
+            await self._controllers.wait_while_failing(plan.name)
+            if was_lost or waited:
+                self._report_ready(plan, f"cluster {plan.name} was set up again, because its controller was silent")
+            watch = watch.again(self._controllers.heard_s(plan.name), self._clock.monotonic_s(), self._silence_s)
 
     async def _until_silent(self, cluster: ClusterName, watch: Watch) -> float | None:
-        """Wait until the controller is silent, and return when it was last heard."""
+        """Wait until the controller is silent. Return the monotonic time when it was last heard, None if never."""
         while True:
             heard_s = self._controllers.heard_s(cluster)
             left_s = watch.silent_at_s(heard_s) - self._clock.monotonic_s()
@@ -89,7 +90,8 @@ class FleetKeeper:
                 return heard_s
             await asyncio.sleep(left_s)
 
-    async def _make_ready(self, plan: ClusterPlan) -> None:
+    async def _make_ready(self, plan: ClusterPlan) -> bool:
+        """Create the cluster unless it exists, and install in it. Return whether a wait was announced."""
         before = ""
         for pause_s in pauses(PAUSE_FIRST_S, PAUSE_MOST_S):
             waits = await self._make(plan)
@@ -98,11 +100,12 @@ class FleetKeeper:
             if waits != before:
                 self._controllers.report_wait(plan.name, waits)
                 self._log.warning("cluster_not_ready", cluster=plan.name, why=waits)
-                self._tell("cluster_waits", plan, f"cluster {plan.name} is not ready", waits)
+                self._report("cluster_waits", plan, f"cluster {plan.name} is not ready", waits)
                 before = waits
             await asyncio.sleep(pause_s)
         self._controllers.report_wait(plan.name, "")
         await self._install(plan.name)
+        return bool(before)
 
     async def _make(self, plan: ClusterPlan) -> str | None:
         """Take the next step for a cluster, and return why the cluster is not ready; None if it is."""
@@ -124,12 +127,16 @@ class FleetKeeper:
             case _:
                 assert_never(step.do)
 
-    def _tell(self, kind: str, plan: ClusterPlan, text: str, why: str) -> None:
+    def _report_ready(self, plan: ClusterPlan, why: str) -> None:
+        self._report("cluster_ready", plan, f"cluster {plan.name} in {plan.location} is ready", why)
+
+    def _report(self, kind: str, plan: ClusterPlan, text: str, why: str) -> None:
         self._announce(Event(FLEET, kind, text, why, {"cluster": plan.name, "location": plan.location}))
 
 
 def creation_failed(why: str, removal: Outcome) -> str:
     """The reason why a cluster whose creation failed is not ready; `removal` is the outcome of its removal."""
+    failed = f"its creation failed ({why})" if why else "its creation failed"
     if not isinstance(removal, Done):
-        return f"its creation failed, and its removal failed, too: {reason_of(removal)}"
-    return f"its creation failed, so it is removed and created again: {why}"
+        return f"{failed}; its removal failed, too: {reason_of(removal)}"
+    return f"{failed}, so it is removed and created again"

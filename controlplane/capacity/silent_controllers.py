@@ -38,7 +38,7 @@ class SilentControllers:
         self._pull_hint = pull_hint
         self._clock = clock
 
-    async def outwait(self, cluster: ClusterName) -> None:
+    async def wait_while_failing(self, cluster: ClusterName) -> None:
         """Wait until the controller is heard or no failure of it is known."""
         silence = Silence(cluster, self._clock.monotonic_s())
         for pause_s in pauses(PAUSE_FIRST_S, PAUSE_MOST_S):

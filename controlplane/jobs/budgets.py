@@ -2,7 +2,8 @@
 
 from msgspec import structs
 
-from controlplane.budget.keeper import BudgetKeeper, why_too_many
+from controlplane.budget.decide import why_too_many
+from controlplane.budget.keeper import BudgetKeeper
 from controlplane.budget.terms import terms_of
 from controlplane.budget.views import budget_view
 from controlplane.capacity.interface import JobCapacity

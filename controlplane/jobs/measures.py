@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from controlplane.capacity.profiling import coarse, combined, is_significant, knows_any
+from controlplane.planning.measured_profiles import coarse, combined, is_significant, knows_any
 from controlplane.throughput.measuring import Measuring, WorkerPlace
 from controlplane.throughput.profile import Profile
 from controlplane.throughput.use import NodeUse

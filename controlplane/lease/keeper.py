@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar, assert_never
 
 from controlplane.lease.effects import Lead, StepDown
-from controlplane.lease.renewer import Notice, Renewer, Seen
+from controlplane.lease.renewer import LeaseChange, Renewer, Seen
 from controlplane.lease.state import LeaseSettings
 from messages import subjects
 from messages.ids import Epoch
@@ -96,7 +96,7 @@ class Keeper(Generic[T]):
         self._clock = clock
         self._onlooker = onlooker
         self._pulse_s = clock.monotonic_s()
-        self._notices: Mailbox[Notice] = Mailbox()
+        self._notices: Mailbox[LeaseChange] = Mailbox()
         self._thread = LoopThread("lease", self._renew, end_s=END_S)
         self._renewer: Renewer | None = None
         self._working: asyncio.Task[None] | None = None

@@ -40,7 +40,7 @@ class Seen:
     ours: bool
 
 
-Notice = Lead | StepDown | Seen | Forgotten
+LeaseChange = Lead | StepDown | Seen | Forgotten
 
 
 class Renewer:
@@ -52,7 +52,7 @@ class Renewer:
         settings: LeaseSettings,
         clock: Clock,
         pulse_s: Callable[[], float],
-        notify: Callable[[Notice], None],
+        notify: Callable[[LeaseChange], None],
     ) -> None:
         self._bus = bus
         self._key = key

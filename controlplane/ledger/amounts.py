@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import NewType, TypeVar
 
+from controlplane.catalog.links import BYTES_PER_GIB
 from controlplane.catalog.money import MicroDollars
 
 K = TypeVar("K")
 
 MS_PER_HOUR = 3_600_000
-BYTES_PER_GIB = 1 << 30
 
 NodeCost = NewType("NodeCost", int)
 """Micro-dollars an hour × milliseconds."""

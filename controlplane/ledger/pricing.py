@@ -1,9 +1,9 @@
 """The current price of a machine: from the market, otherwise from the catalog."""
 
-import re
 from collections.abc import Iterable, Mapping
 
 from controlplane.catalog.kinds import MachineKind
+from controlplane.catalog.machine_types import vcpus_of
 from controlplane.catalog.money import MicroDollars
 from controlplane.catalog.offers import Catalog
 from controlplane.clouds.interface import MarketPrice
@@ -12,8 +12,6 @@ from controlplane.ledger.state import Rate
 
 CPU = "cpu"
 """The market's name for machines without accelerators, which it counts in vCPUs."""
-
-_VCPUS = re.compile(r"-(\d+)\Z")
 
 Market = Mapping[tuple[str, str], MarketPrice]
 """By zone and accelerator."""
@@ -33,7 +31,7 @@ def rate_of(kind: MachineKind, market: Market, catalog: Catalog) -> Rate:
 
 def _market_rate(kind: MachineKind, market: Market) -> Rate | None:
     price = market.get((kind.zone, kind.accelerator or CPU))
-    units = kind.accelerators if kind.accelerator else _vcpus(kind.machine_type)
+    units = kind.accelerators if kind.accelerator else vcpus_of(kind.machine_type)
     if price is None or not units:
         return None
     on_demand = MicroDollars(price.on_demand_micro_usd_per_hour * units)
@@ -45,8 +43,3 @@ def _list_rate(kind: MachineKind, catalog: Catalog) -> Rate:
     if offer is None:
         return Rate(None)
     return Rate(offer.micro_usd_per_hour(spot=kind.spot), offer.on_demand_micro_usd_per_hour)
-
-
-def _vcpus(machine_type: str) -> int:
-    found = _VCPUS.search(machine_type)
-    return int(found[1]) if found else 0

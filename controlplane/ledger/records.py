@@ -10,7 +10,8 @@ from msgspec import Meta, Struct
 
 from controlplane.catalog.accelerators import canonical
 from controlplane.catalog.kinds import MachineKind
-from controlplane.ledger.amounts import BYTES_PER_GIB, MS_PER_HOUR
+from controlplane.catalog.links import BYTES_PER_GIB
+from controlplane.ledger.amounts import MS_PER_HOUR
 from controlplane.ledger.state import Activity, Ledger, Line, Machine, Rate, Sent, Tally
 from messages.decoding import Undecodable, decode, encode_readable
 from messages.ids import Epoch, JobName

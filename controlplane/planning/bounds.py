@@ -73,7 +73,7 @@ def _least(field: Field, ring: Ring, numbers: Ints) -> Ints:
 
 
 def _useful_sizes(field: Field, numbers: Ints, least: Ints, ring: Ring, criteria: Criteria) -> tuple[Ints, Ints]:
-    spot, most = field.spot[numbers], field.most[numbers]
+    spot = field.spot[numbers]
     fewest = max(criteria.min_workers, int(least.sum()), ring.least_regions if ring.is_open else len(ring.zones))
     room = min(field.room, sum(_rooms(field, numbers, by_region=True).values()))
     nodes = np.arange(fewest, int(min(criteria.max_workers, room)) + 1)
@@ -81,9 +81,9 @@ def _useful_sizes(field: Field, numbers: Ints, least: Ints, ring: Ring, criteria
     on_spot = nodes - on_demand
     fits = (
         (on_demand >= least[~spot].sum())
-        & (on_demand <= most[~spot].sum())
+        & (on_demand <= _room_of_kind(field, numbers, spot=False))
         & (on_spot >= least[spot].sum())
-        & (on_spot <= most[spot].sum())
+        & (on_spot <= _room_of_kind(field, numbers, spot=True))
         & (field.paces.samples[nodes] > 0)
     )
     nodes, on_demand = nodes[fits], on_demand[fits]
@@ -91,6 +91,15 @@ def _useful_sizes(field: Field, numbers: Ints, least: Ints, ring: Ring, criteria
     first = np.ones(len(nodes), dtype=np.bool_)
     first[1:] = samples[1:] != samples[:-1]
     return nodes[first], on_demand[first]
+
+
+def _room_of_kind(field: Field, numbers: Ints, *, spot: bool) -> float:
+    """The most spot or on-demand nodes, limited by zones and by the quotas that only such nodes need."""
+    by_region: dict[str, int] = {}
+    for number in numbers[field.spot[numbers] == spot]:
+        region = field.options[number].choice.region
+        by_region[region] = by_region.get(region, 0) + int(field.most[number])
+    return sum(min(most, field.room_by_region_and_kind[region, spot]) for region, most in by_region.items())
 
 
 def _egress(field: Field, ring: Ring, numbers: Ints, nodes: Ints) -> Floats:

@@ -86,7 +86,14 @@ def pays(kind: str, score: Score, gained: float, life_s: float, criteria: Criter
     return f"{kind} to {figures(score)}: {worth} over an expected life of {_duration(life_s)}{_late(score, criteria)}"
 
 
-def waits(criteria: Criteria, market: Market, current: CurrentCapacity, limited_by: Sequence[QuotaKey]) -> str:
+def waits(
+    criteria: Criteria,
+    market: Market,
+    current: CurrentCapacity,
+    limited_by: Sequence[QuotaKey],
+    tried: int | None = None,
+) -> str:
+    """Why the job waits. `tried` is the limit of the search if it ended without a proof that no placement exists."""
     by_type: dict[str, int] = {}
     for choice in market.options:
         by_type[choice.accelerator] = by_type.get(choice.accelerator, 0) + limit_of(market, current, choice)
@@ -97,6 +104,8 @@ def waits(criteria: Criteria, market: Market, current: CurrentCapacity, limited_
         return f"{criteria.min_workers} workers are needed and {most} of one type are available now"
     workers = "1 worker" if criteria.min_workers == 1 else f"{criteria.min_workers} workers"
     text = f"quotas, the share on demand and the cap on money an hour do not allow {workers}"
+    if tried is not None:
+        text = f"no placement was found among the {tried} most promising ones"
     return f"{text}; {no_room(limited_by)}" if limited_by else text
 
 

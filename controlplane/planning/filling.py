@@ -17,14 +17,14 @@ TOLERANCE_MICRO_USD = 2
 
 
 def fill(
-    field: Field, bound: Bound, place: int, criteria: Criteria, tuning: Tuning, spare_micro_usd: int = 0
+    field: Field, bound: Bound, entry: int, criteria: Criteria, tuning: Tuning, spare_micro_usd: int = 0
 ) -> tuple[dict[MachineKind, int], bool] | None:
-    """The nodes, and whether they are proven to be the best; None if quotas or the cap allow none.
+    """The nodes for an entry of the bound, and whether they are proven to be the best; None if there are none.
 
     The solver may exceed the cap slightly; with `spare_micro_usd=TOLERANCE_MICRO_USD` it does not.
     """
-    workers, on_demand = int(bound.nodes[place]), int(bound.on_demand[place])
-    hourly = float(field.paces.gib_over_a_link(bound.nodes[place]) * SECONDS_PER_HOUR / bound.step_s[place])
+    workers, on_demand = int(bound.nodes[entry]), int(bound.on_demand[entry])
+    hourly = float(field.paces.gib_over_a_link(bound.nodes[entry]) * SECONDS_PER_HOUR / bound.step_s[entry])
     program = new_program()
     nodes = _nodes(program, field, bound, workers, on_demand)
     money = {column: field.price[number] / MICRO_PER_USD for number, column in nodes.items()}

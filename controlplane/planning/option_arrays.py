@@ -49,6 +49,9 @@ class Field(Struct, frozen=True):
     room: float
     """The most nodes that quotas allow, all options together."""
     room_by_region: Mapping[str, float]
+    """Like `room`, for the options of one region."""
+    room_by_region_and_kind: Mapping[tuple[str, bool], float]
+    """Like `room`, for the spot options (true) or the on-demand options (false) of one region."""
     cards_bit_per_s: float
     by_zone: Mapping[str, tuple[int, ...]]
     """Numbers of the options of each zone."""
@@ -80,8 +83,10 @@ def field_of(
     parts = [risk_parts(option, tuning) for option in options]
     quotas = _quotas(options, market.quotas, limits)
     by_region: dict[str, list[int]] = {}
+    by_region_and_kind: dict[tuple[str, bool], list[int]] = {}
     for number, option in enumerate(options):
         by_region.setdefault(option.choice.region, []).append(number)
+        by_region_and_kind.setdefault((option.choice.region, option.choice.spot), []).append(number)
     return Field(
         accelerator=accelerator,
         options=options,
@@ -96,6 +101,7 @@ def field_of(
         quotas=quotas,
         room=_room(quotas, range(len(options))),
         room_by_region={region: _room(quotas, numbers) for region, numbers in by_region.items()},
+        room_by_region_and_kind={key: _room(quotas, numbers) for key, numbers in by_region_and_kind.items()},
         cards_bit_per_s=max(option.network_bit_per_s for option in options) * market.links.network_share,
         by_zone=_by_zone(options),
     )

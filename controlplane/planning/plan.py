@@ -56,7 +56,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     why: str
     alternatives: tuple[Alternative, ...] = ()
     proven: bool = True
-    """The search proved that no other placement is better."""
+    """Whether the search proved that no other placement is better; if the job waits, that none exists."""
     limited_by: tuple[QuotaKey, ...] = ()
     """Quotas that leave no room for another node, if the job may have more."""
 
@@ -80,8 +80,16 @@ def _planned(criteria: Criteria, profile: Profile, market: Market, current: Curr
     if chosen is None:
         left = _within_the_caps(search)
         limited_by = too_small_for(criteria.min_workers, market, current)
-        why = explanations.waits(criteria, market, current, limited_by)
-        return Plan(placement=left, ask=left, change=Change.WAIT, score=None, why=why, limited_by=limited_by)
+        tried = None if anything.proven else tuning.solves
+        return Plan(
+            placement=left,
+            ask=left,
+            change=Change.WAIT,
+            score=None,
+            why=explanations.waits(criteria, market, current, limited_by, tried),
+            proven=anything.proven,
+            limited_by=limited_by,
+        )
     egress = max(chosen.score.estimate.egress_micro_usd_per_hour, _egress_beside(search, chosen.nodes))
     others = [each for each in (anything.best, *anything.others) if each is not None and each.nodes != chosen.nodes]
     if profile.is_assumed and criteria.objective is Objective.COST:

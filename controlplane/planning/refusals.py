@@ -198,12 +198,16 @@ def _cheapest_type(criteria: Criteria, market: Market, profile: Profile) -> Plan
 
 
 def _nearest_size(criteria: Criteria, market: Market, profile: Profile) -> int:
-    """The nearest number of workers that is possible at any price: the fewest within the range, else the most below."""
+    """The nearest number of workers that is possible at any price: the fewest within the range, else the most below.
+
+    A number without a proof that it is impossible counts as possible: no job is refused by mistake.
+    """
     rich = structs.replace(criteria, objective=Objective.THROUGHPUT, max_micro_usd_per_hour=None)
 
     def is_any(least: int, most: int) -> bool:
         wanted = structs.replace(rich, min_workers=least, max_workers=most)
-        return bool(plan(wanted, profile, market, tuning=_QUIET).placement)
+        made = plan(wanted, profile, market, tuning=_QUIET)
+        return bool(made.placement) or not made.proven
 
     least, most = criteria.min_workers, criteria.max_workers
     if is_any(least, most):

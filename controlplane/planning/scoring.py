@@ -25,8 +25,8 @@ from messages.criteria import Objective
 
 SAME = 1e-9
 """Relative difference below which two figures are equal."""
-Rank = tuple[float, ...]
-"""Figures in order of importance; lower is better."""
+SortKey = tuple[float, ...]
+"""Figures of a placement in order of importance; lower is better."""
 
 
 class Score(Struct, frozen=True, kw_only=True):
@@ -112,13 +112,13 @@ def _options_in(market: Market, zone: str, accelerator: str) -> list[Option]:
     ]
 
 
-def rank(found: Score, criteria: Criteria) -> Rank:
-    ranks = ranks_of(criteria, np.array([found.estimate.step_s]), np.array([found.weighed_per_hour]))
-    return tuple(ranks[:, 0].tolist())
+def sort_key(found: Score, criteria: Criteria) -> SortKey:
+    keys = sort_keys_of(criteria, np.array([found.estimate.step_s]), np.array([found.weighed_per_hour]))
+    return tuple(keys[:, 0].tolist())
 
 
-def ranks_of(criteria: Criteria, step_s: Floats, weighed_per_hour: Floats) -> Floats:
-    """The ranks as columns; rows: whether the placement is late, the first objective, the second objective."""
+def sort_keys_of(criteria: Criteria, step_s: Floats, weighed_per_hour: Floats) -> Floats:
+    """The sort keys as columns; rows: whether the placement is late, the first objective, the second objective."""
     in_time = np.zeros_like(step_s)
     by_cost = np.stack([in_time, weighed_per_hour * step_s, step_s])
     by_speed = np.stack([in_time, step_s, weighed_per_hour])
@@ -133,7 +133,7 @@ def ranks_of(criteria: Criteria, step_s: Floats, weighed_per_hour: Floats) -> Fl
             return np.where(late, by_speed, by_cost)
 
 
-def is_better(one: Rank, other: Rank) -> bool:
+def is_better(one: SortKey, other: SortKey) -> bool:
     for mine, theirs in zip(one, other, strict=True):
         if not math.isclose(mine, theirs, rel_tol=SAME):
             return mine < theirs
@@ -142,7 +142,7 @@ def is_better(one: Rank, other: Rank) -> bool:
 
 def gain(new: Score, old: Score, criteria: Criteria) -> float:
     """The relative gain of the new score in the first figure that differs; negative if it is worse."""
-    one, other = rank(new, criteria), rank(old, criteria)
+    one, other = sort_key(new, criteria), sort_key(old, criteria)
     for mine, theirs in zip(one, other, strict=True):
         if not math.isclose(mine, theirs, rel_tol=SAME):
             return math.copysign(math.inf, theirs - mine) if not mine or not theirs else theirs / mine - 1

@@ -1,7 +1,9 @@
-"""The search for the best placement within a range: tries rings and numbers of nodes in the order of their bounds.
+"""The search for the best placement within a range of nodes.
 
-No prospect is better than its bound. So the search ends when a found placement is at least as good as the next bound:
-then it is the best of all.
+A *prospect* is a ring and a number of nodes. Its *bound* is the best score that its placements could reach. The search
+tries prospects in the order of their bounds: it places the nodes of each with the solver. It ends when the best
+placement is at least as good as the bound of the next prospect: then no other placement is better. If the search
+reaches its limit of programs before, its result is not proven.
 """
 
 from collections.abc import Iterator
@@ -19,48 +21,57 @@ from controlplane.planning.option_arrays import Field, Range, field_of
 from controlplane.planning.quotas import allowed
 from controlplane.planning.rings import Ring, rings
 from controlplane.planning.scoring import (
-    Rank,
     Score,
+    SortKey,
     is_affordable,
     is_better,
-    rank,
-    ranks_of,
     score,
+    sort_key,
+    sort_keys_of,
 )
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.profile import Profile
 
 TRIES_FOR_AN_ALTERNATIVE = 2
+"""The most prospects that are tried, divided by the alternatives wanted: not every prospect has a placement."""
 MOST_PROSPECTS = 5000
-"""The most prospects that are kept: more than are ever tried, and the rest have worse bounds."""
+"""The most prospects in the list: far more than one search tries. The others have worse bounds."""
 
 
 class Candidate(Struct, frozen=True):
+    """A placement that can train and costs no more than the cap on money an hour."""
+
     nodes: Nodes
     score: Score
 
 
 class Found(Struct, frozen=True):
+    """The result of a search."""
+
     best: Candidate | None = None
     others: tuple[Candidate, ...] = ()
-    """The best with other accelerators or regions, best first."""
+    """Alternatives, best first: they differ from the best and each other in accelerator, regions or number of zones."""
     proven: bool = True
-    """No placement within the range is better."""
+    """Whether no placement within the range is better than `best`, or none exists if `best` is None."""
 
 
 class _Prospect(NamedTuple):
-    promise: Rank
+    """A ring and a number of nodes: one entry of the arrays of a bound."""
+
+    sort_key: SortKey
+    """The sort key of its bound."""
     field: Field
     bound: Bound
-    place: int
+    entry: int
+    """The index of its number of nodes in the arrays of `bound`."""
 
 
-_Kind = tuple[str, tuple[str, ...], int]
-"""What makes an alternative: the accelerator, the regions and the number of zones."""
+_AlternativeKey = tuple[str, tuple[str, ...], int]
+"""The accelerator, the regions and the number of zones. Placements with equal keys count as one alternative."""
 
 
 class Search:
-    """A search with fixed inputs: criteria, profile, market and current capacity."""
+    """Searches with the same criteria, profile, market and current capacity, each within its own range."""
 
     def __init__(
         self, criteria: Criteria, profile: Profile, market: Market, current: CurrentCapacity, tuning: Tuning
@@ -71,46 +82,52 @@ class Search:
         self.current = current
         self.tuning = tuning
         self.solved = 0
+        """Programs that all searches together have solved."""
         self._known_rings: dict[tuple[str, ...], tuple[Ring, ...]] = {}
 
     def best(self, within: Range, *, alternatives: int = 0) -> Found:
         prospects = self._prospects(within)
         best, proven, limit = None, True, self.solved + self.tuning.solves
         for prospect in prospects:
-            if best is not None and not is_better(prospect.promise, rank(best.score, self.criteria)):
+            if best is not None and not is_better(prospect.sort_key, sort_key(best.score, self.criteria)):
                 break
             if self.solved >= limit:
                 proven = False
                 break
             found, is_best = self._filled(prospect)
             proven &= is_best
-            if found is not None and (best is None or self.is_better(found, best)):
+            if found is not None and (best is None or self.is_better_candidate(found, best)):
                 best = found
         others = self._others(prospects, best, alternatives) if best is not None else ()
         return Found(best, others, proven)
 
     def scored(self, nodes: Nodes) -> Candidate | None:
+        """The nodes with their score; None if they are not in the market, cannot train or cost too much."""
         if any(choice not in self.market.options for choice in nodes):
             return None
         found = score(self.profile, self.market, nodes, self.tuning)
         return None if found is None or not is_affordable(self.criteria, found) else Candidate(nodes, found)
 
-    def is_better(self, one: Candidate, other: Candidate) -> bool:
-        return is_better(rank(one.score, self.criteria), rank(other.score, self.criteria))
+    def is_better_candidate(self, one: Candidate, other: Candidate) -> bool:
+        return is_better(sort_key(one.score, self.criteria), sort_key(other.score, self.criteria))
 
     def _filled(self, prospect: _Prospect) -> tuple[Candidate | None, bool]:
+        """The best placement of a prospect, and whether it is proven that no other of its placements is better.
+
+        The solver may exceed the cap slightly. Then the second try lowers the cap by that much.
+        """
         for spare_micro_usd in (0, TOLERANCE_MICRO_USD):
             self.solved += 1
-            found = fill(prospect.field, prospect.bound, prospect.place, self.criteria, self.tuning, spare_micro_usd)
+            found = fill(prospect.field, prospect.bound, prospect.entry, self.criteria, self.tuning, spare_micro_usd)
             if found is None:
-                break
+                return None, True
             candidate = self.scored(dict(sorted(found[0].items())))
             if candidate is not None:
                 return candidate, found[1]
-        return None, True
+        return None, False
 
     def _prospects(self, within: Range) -> list[_Prospect]:
-        """Prospects by bound, best first; sorted as arrays, because they are many thousands."""
+        """The prospects with the best bounds, best first. There can be many thousands, so arrays are sorted."""
         bounds = [
             (field, bound)
             for field in self._fields(within)
@@ -121,64 +138,67 @@ class Search:
             return []
         sizes = [len(bound.nodes) for _, bound in bounds]
         owners = np.repeat(np.arange(len(bounds)), sizes)
-        places = np.concatenate([np.arange(size) for size in sizes])
-        promises = ranks_of(
+        indices = np.concatenate([np.arange(size) for size in sizes])
+        keys = sort_keys_of(
             self.criteria,
             np.concatenate([bound.step_s for _, bound in bounds]),
             np.concatenate([bound.weighed_per_hour for _, bound in bounds]),
         )
-        order = np.lexsort(promises[::-1])[:MOST_PROSPECTS]
-        ranks = promises[:, order].T.tolist()
-        chosen = zip(ranks, owners[order].tolist(), places[order].tolist(), strict=True)
-        return [
-            _Prospect(tuple(promise), bounds[owner][0], bounds[owner][1], place) for promise, owner, place in chosen
-        ]
+        order = np.lexsort(keys[::-1])[:MOST_PROSPECTS]
+        chosen = zip(keys[:, order].T.tolist(), owners[order].tolist(), indices[order].tolist(), strict=True)
+        return [_Prospect(tuple(key), bounds[owner][0], bounds[owner][1], index) for key, owner, index in chosen]
 
     def _rings(self, zones: tuple[str, ...]) -> tuple[Ring, ...]:
-        """The rings of these zones; accelerators in the same zones share them."""
+        """The rings of these zones, computed once: accelerators in the same zones have the same rings."""
         if zones not in self._known_rings:
             self._known_rings[zones] = tuple(rings(zones, self.market.links))
         return self._known_rings[zones]
 
     def _fields(self, within: Range) -> Iterator[Field]:
-        held = {choice.accelerator for choice, count in within.least.items() if count}
+        """The options of each accelerator that the required nodes leave possible: a world has one type."""
+        required = {choice.accelerator for choice, count in within.least.items() if count}
         names = sorted({choice.accelerator for choice in self.market.options})
         limits = allowed(self.market.quotas, self.current.held)
         for name in names:
-            if held <= {name}:
+            if required <= {name}:
                 field = field_of(name, self.criteria, self.profile, self.market, within, limits, self.tuning)
                 if field is not None:
                     yield field
 
     def _others(self, prospects: list[_Prospect], best: Candidate, wanted: int) -> tuple[Candidate, ...]:
-        """Alternatives of kinds that differ from the best and each other; other accelerators first."""
-        kinds, tries = {_kind(best.nodes)}, wanted * TRIES_FOR_AN_ALTERNATIVE
+        """Up to `wanted` alternatives to the best, best first.
+
+        Each accelerator gets one try before the other prospects. Open rings get none: their zones are not known before
+        they are solved.
+        """
+        keys, tries = {_key_of_nodes(best.nodes)}, wanted * TRIES_FOR_AN_ALTERNATIVE
         found: list[Candidate] = []
-        for prospect in _varied([each for each in prospects if not each.bound.ring.is_open], best):
+        for prospect in _other_accelerators_first([each for each in prospects if not each.bound.ring.is_open], best):
             if len(found) >= wanted or tries <= 0:
                 break
-            kind = _kind_of(prospect.field.accelerator, prospect.bound.ring.zones)
-            if kind not in kinds:
-                kinds.add(kind)
+            key = _key_of(prospect.field.accelerator, prospect.bound.ring.zones)
+            if key not in keys:
+                keys.add(key)
                 tries -= 1
                 other, _ = self._filled(prospect)
-                found += () if other is None else (other,)
-        return tuple(sorted(found, key=lambda each: rank(each.score, self.criteria)))
+                if other is not None:
+                    found.append(other)
+        return tuple(sorted(found, key=lambda each: sort_key(each.score, self.criteria)))
 
 
-def _varied(prospects: list[_Prospect], best: Candidate) -> Iterator[_Prospect]:
-    shown = {choice.accelerator for choice in best.nodes}
+def _other_accelerators_first(prospects: list[_Prospect], best: Candidate) -> Iterator[_Prospect]:
+    """The best prospect of each accelerator that the best placement does not have; then all prospects."""
+    seen = {choice.accelerator for choice in best.nodes}
     for prospect in prospects:
-        if prospect.field.accelerator not in shown:
-            shown.add(prospect.field.accelerator)
+        if prospect.field.accelerator not in seen:
+            seen.add(prospect.field.accelerator)
             yield prospect
     yield from prospects
 
 
-def _kind(nodes: Nodes) -> _Kind:
-    zones = tuple(sorted({choice.zone for choice in nodes}))
-    return _kind_of(next(iter(nodes)).accelerator, zones)
+def _key_of_nodes(nodes: Nodes) -> _AlternativeKey:
+    return _key_of(next(iter(nodes)).accelerator, tuple({choice.zone for choice in nodes}))
 
 
-def _kind_of(accelerator: str, zones: tuple[str, ...]) -> _Kind:
+def _key_of(accelerator: str, zones: tuple[str, ...]) -> _AlternativeKey:
     return accelerator, tuple(sorted({region_of(zone) for zone in zones})), len(zones)

@@ -17,4 +17,8 @@ class Tuning(Struct, frozen=True):
     alternatives: int = 4
     """Number of rejected placements that are shown."""
     solves: int = 40
-    """The most programs that are solved for one plan; then the best so far is used and marked as not proven."""
+    """The most programs that one search solves; then the best so far is used and marked as not proven.
+
+    A plan makes up to three searches: one over all placements, and two that keep or remove current nodes. Alternatives
+    are extra.
+    """

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from simulator.kubelet.images import DEFAULT_ACCOUNT, ImageRuntime
+from simulator.accounts import DEFAULT_ACCOUNT
+from simulator.kubelet.images import ImageRuntime
 from simulator.kubernetes.objects import Obj
 
 TokenSource = Callable[[Obj], str]

@@ -8,18 +8,23 @@ import fnmatch
 import re
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import assert_never
+from urllib.parse import urlencode
 
 from msgspec import Struct
 
-DEFAULT_ACCOUNT = "default"
-"""GKE's name of the project's default compute account in a node's configuration."""
-_GOOGLES = re.compile(r"^([a-z0-9-]+-docker\.pkg\.dev|([a-z]+\.)?gcr\.io)$")
+_GOOGLES = re.compile(r"[a-z0-9-]+-docker\.pkg\.dev|([a-z]+\.)?gcr\.io")
+_LABEL = r"[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?"
+_COMPONENT = r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*"
 _REFERENCE = re.compile(
-    r"^([a-zA-Z0-9.-]+(:\d+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*(:[\w][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?$"
+    rf"({_LABEL}(\.{_LABEL})*(:[0-9]+)?/)?{_COMPONENT}(/{_COMPONENT})*(:\w[\w.-]{{0,127}})?(@sha256:[0-9a-f]{{64}})?",
+    re.ASCII,
 )
+_DOCKER_HUB = "docker.io"
+_DOCKER_HUB_API = "registry-1.docker.io"
 
 
 class Pull(StrEnum):
@@ -40,66 +45,83 @@ class PullFailed:
     message: str
 
 
-@dataclass(slots=True)
-class Accounts:
-    """Service accounts of nodes that lack the role for pulls."""
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """The parts of an image's name, with containerd's defaults for those that the name lacks."""
 
-    roleless: set[str] = field(default_factory=set)
+    host: str
+    path: str
+    tag: str
+    digest: str
+    """Empty if the name has none; otherwise the tag is ignored."""
 
-    def set(self, account: str, *, granted: bool) -> None:
-        if granted:
-            self.roleless.discard(account)
-        else:
-            self.roleless.add(account)
+    @property
+    def api(self) -> str:
+        """The host and path of the image in the registry's API."""
+        host = _DOCKER_HUB_API if self.host == _DOCKER_HUB else self.host
+        return f"{host}/v2/{self.path}"
+
+    def __str__(self) -> str:
+        return f"{self.host}/{self.path}@{self.digest}" if self.digest else f"{self.host}/{self.path}:{self.tag}"
 
 
-def tried_pull(image: str, pull: Pull, account: str, roleless: Collection[str]) -> PullFailed | None:
-    """The failure of a pull, or None. `pull` is the result that the settings give for the image."""
-    if not _REFERENCE.match(image):
+def pull_failure(image: str, pull: Pull, account: str, roleless: Collection[str]) -> PullFailed | None:
+    """Why a node cannot pull an image; None if it can. `pull` is the result that the settings give for the image."""
+    if not _REFERENCE.fullmatch(image):
         return PullFailed(
             "InvalidImageName",
             f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": '
             "invalid reference format",
         )
-    host, path, tag = _parts(image)
-    if pull is Pull.WORKS and account in roleless and _GOOGLES.match(host):
+    reference = _parse(image)
+    if pull is Pull.WORKS and account in roleless and _GOOGLES.fullmatch(reference.host):
         pull = Pull.FORBIDDEN
-    why = {
-        Pull.WORKS: "",
-        Pull.FORBIDDEN: (
-            f'failed to resolve reference "{image}": failed to authorize: failed to fetch oauth token: unexpected '
-            f"status from GET request to https://{host}/v2/token?scope=repository%3A{path}%3Apull&service={host}: "
-            "403 Forbidden"
-        ),
-        Pull.MISSING: f'failed to resolve reference "{image}": {image}: not found',
-        Pull.OTHER_PLATFORM: "no match for platform in manifest: not found",
-        Pull.UNAVAILABLE: (
-            f'failed to resolve reference "{image}": unexpected status from HEAD request to '
-            f"https://{host}/v2/{path}/manifests/{tag}: 503 Service Unavailable"
-        ),
-    }[pull]
-    if not why:
+    why = _why(pull, reference)
+    if why is None:
         return None
     code = "NotFound" if why.endswith("not found") else "Unknown"
     return PullFailed(
-        "ErrImagePull", f'rpc error: code = {code} desc = failed to pull and unpack image "{image}": {why}'
+        "ErrImagePull", f'rpc error: code = {code} desc = failed to pull and unpack image "{reference}": {why}'
     )
 
 
-def back_off(image: str, failed: PullFailed) -> PullFailed:
+def back_off_state(image: str, failed: PullFailed) -> PullFailed:
     """The waiting state between two pulls, with the kubelet's text since 1.32."""
     message = f'Back-off pulling image "{image}": {failed.reason}: {failed.message}'
     return PullFailed("ImagePullBackOff", message)
 
 
-def _parts(image: str) -> tuple[str, str, str]:
-    """Host, repository and tag or digest."""
+def _why(pull: Pull, reference: _Reference) -> str | None:
+    unresolved = f'failed to resolve reference "{reference}"'
+    match pull:
+        case Pull.WORKS:
+            return None
+        case Pull.FORBIDDEN:
+            query = urlencode({"scope": f"repository:{reference.path}:pull", "service": reference.host})
+            return (
+                f"{unresolved}: failed to authorize: failed to fetch oauth token: unexpected status from GET request "
+                f"to https://{reference.host}/v2/token?{query}: 403 Forbidden"
+            )
+        case Pull.MISSING:
+            return f"{unresolved}: {reference}: not found"
+        case Pull.OTHER_PLATFORM:
+            return "no match for platform in manifest: not found"
+        case Pull.UNAVAILABLE:
+            return (
+                f"{unresolved}: unexpected status from HEAD request to "
+                f"https://{reference.api}/manifests/{reference.digest or reference.tag}: 503 Service Unavailable"
+            )
+        case _:
+            assert_never(pull)
+
+
+def _parse(image: str) -> _Reference:
     name, _, digest = image.partition("@")
     first, slash, rest = name.partition("/")
-    is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
-    host, path = (first, rest) if is_host else ("docker.io", name if slash else f"library/{name}")
+    is_host = bool(slash) and ("." in first or ":" in first or first == "localhost" or first != first.lower())
+    host, path = (first, rest) if is_host else (_DOCKER_HUB, name if slash else f"library/{name}")
     path, _, tag = path.partition(":")
-    return host, path, digest or tag or "latest"
+    return _Reference(host, path, tag or "latest", digest)
 
 
 class ImageRuntime(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

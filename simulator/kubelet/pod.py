@@ -9,9 +9,10 @@ from pathlib import Path
 
 from runtime import children
 from runtime.clock import Clock
+from simulator.accounts import Accounts
 from simulator.kubelet import records
 from simulator.kubelet.facts import NodeFacts, RunOptions, TokenSource
-from simulator.kubelet.images import Accounts, PullFailed, back_off, runtime_of, tried_pull
+from simulator.kubelet.images import PullFailed, back_off_state, pull_failure, runtime_of
 from simulator.kubelet.janitor import RUN_MARK
 from simulator.kubelet.launch import CannotLaunch, Launch, Surroundings, launch_of
 from simulator.kubelet.logs import LogFolder
@@ -191,20 +192,20 @@ class PodRunner:
     async def _pull(self, container: Obj) -> None:
         """Waits until the image is pulled or the pod ends. A failed pull is retried with backoff."""
         options, image, failures = self._node.options, container["image"], 0
-        while not self._asked.is_set() and (failed := self._tried_pull(image)) is not None:
+        while not self._asked.is_set() and (failed := self._pull_failure(image)) is not None:
             failures += 1
             wait_s = records.backoff_s(failures, options.pull_backoff_s, options.pull_backoff_most_s)
             self._wait_for_image(container, failed)
             self._tell("Failed", f'Failed to pull image "{image}": {failed.message}', is_warning=True)
             await self._pause(wait_s * _SYNC_SHARE)
             if failed.reason == "ErrImagePull" and not self._asked.is_set():
-                self._wait_for_image(container, back_off(image, failed))
+                self._wait_for_image(container, back_off_state(image, failed))
                 self._tell("BackOff", f'Back-off pulling image "{image}"')
             await self._pause(wait_s * (1 - _SYNC_SHARE))
 
-    def _tried_pull(self, image: str) -> PullFailed | None:
+    def _pull_failure(self, image: str) -> PullFailed | None:
         pull, account = runtime_of(image, self._node.options.images).pull, self._node.facts.service_account
-        return tried_pull(image, pull, account, self._node.accounts.roleless)
+        return pull_failure(image, pull, account, self._node.accounts.roleless)
 
     def _wait_for_image(self, container: Obj, failed: PullFailed) -> None:
         name = container["name"]

@@ -10,9 +10,9 @@ from pathlib import Path
 from runtime.clock import Clock
 from runtime.errors import TradewindError
 from runtime.logs import logger
+from simulator.accounts import Accounts
 from simulator.kubelet.addresses import Addresses
 from simulator.kubelet.facts import NodeFacts, RunOptions
-from simulator.kubelet.images import Accounts
 from simulator.kubelet.kubelet import Kubelet
 from simulator.kubelet.logs import LogFolder
 from simulator.kubelet.pod import Node

@@ -16,10 +16,10 @@ from runtime import children
 from runtime.clock import Clock, SystemClock
 from runtime.errors import UserError
 from runtime.logs import logger
+from simulator.accounts import Accounts
 from simulator.cloud import tokens
 from simulator.kubelet import janitor
 from simulator.kubelet.addresses import Addresses
-from simulator.kubelet.images import Accounts
 from simulator.kubelet.processes import Sweeper
 from simulator.metadata_server import MetadataServers
 from simulator.region.api import RegionApi

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from simulator.kubelet.images import DEFAULT_ACCOUNT, ImageRuntime
+from simulator.accounts import DEFAULT_ACCOUNT
+from simulator.kubelet.images import ImageRuntime
 from simulator.kubernetes.gate import Cut
 
 Seconds = Annotated[float, Meta(ge=0, le=86400)]

@@ -63,6 +63,7 @@ class PlannedStage(Stage):
         found: list[AllocatorEffect] = []
         for _ in range(20):
             if self.allocator.plans.asked is None:
+                found += self.ticks(0.0)
                 found += self.ticks(self.allocator.settings.plan_settle_s)
             if self.allocator.plans.asked is None:
                 return found

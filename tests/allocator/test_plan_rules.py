@@ -216,7 +216,9 @@ def test_a_plan_is_due_when_its_inputs_rest_or_have_changed_for_too_long() -> No
     assert due_s() == 100.0
     assert (due_s(not_before_s=150.0), due_s(not_before_s=50.0)) == (150.0, 100.0)
     assert due_s(asked_s=90.0) == 100.5
-    assert due_s(asked_s=30.0) == 90.0
+    assert due_s(asked_s=10.0, changing_since_s=100.0) == 100.5
+    assert due_s(asked_s=10.0, changing_since_s=40.2) == 100.2
+    assert due_s(asked_s=40.2, changing_since_s=10.0) == 100.2
     assert due_s(asked=known.facts, asked_s=90.0) == 120.0
     assert due_s(facts=None) is None
     assert due_s(plan=a_plan, basis=known.facts) is None
@@ -234,19 +236,26 @@ def test_the_workers_of_a_plan_are_those_that_it_keeps() -> None:
 def test_new_inputs_are_noted_unless_only_prices_moved_a_little() -> None:
     plans = some_plans()
     assert plans.facts is not None
-    assert note(plans, plans.facts, 200.0) is plans
-    assert note(Plans(), None, 200.0) == Plans()
-    gone = note(plans, None, 200.0)
+    assert note(plans, plans.facts, 200.0, 0.5) is plans
+    assert note(Plans(), None, 200.0, 0.5) == Plans()
+    gone = note(plans, None, 200.0, 0.5)
     assert (gone.facts, gone.facts_s) == (None, 200.0)
     option = plans.facts.market.options[a_choice(IOWA_A)]
     for factor, changes in ((1.01, False), (1.03, True)):
         price = round(option.micro_usd_per_hour * factor)
         moved = structs.replace(option, micro_usd_per_hour=price)
         market = structs.replace(plans.facts.market, options={option.choice: moved})
-        noted = note(plans, replace(plans.facts, market=market), 200.0)
+        noted = note(plans, replace(plans.facts, market=market), 200.0, 0.5)
         assert (noted.facts_s == 200.0) is changes
     narrower = replace(plans.facts, criteria=structs.replace(plans.facts.criteria, max_workers=3))
-    assert note(plans, narrower, 200.0).facts == narrower
+    assert note(plans, narrower, 200.0, 0.5).facts == narrower
+
+
+def test_changes_that_follow_each_other_faster_than_they_settle_are_one_series() -> None:
+    first = note(some_plans(changing_since_s=50.0), None, 200.0, 0.5)
+    second = note(first, some_plans().facts, 200.4, 0.5)
+    third = note(second, None, 200.9, 0.5)
+    assert [each.changing_since_s for each in (first, second, third)] == [200.0, 200.0, 200.9]
 
 
 def test_workers_are_placed_on_nodes_that_exist_or_come_and_no_more_than_are_wanted() -> None:

@@ -201,7 +201,7 @@ def test_a_world_that_never_rests_is_planned_for_once_a_minute() -> None:
     stage = a_running_stage()
     stage.ticks(60.0)
     asks = 0
-    for tick in range(400):
+    for tick in range(500):
         stage.now_s += 0.3
         found = stage.sees_prices(*prices_of(EVERYWHERE, us_west1_a=0.6 + tick % 2 / 10))
         asks += len(of(found, MakePlan))
@@ -263,9 +263,11 @@ def test_a_loss_is_left_to_the_cloud_where_another_zone_would_be_left_again() ->
     assert held_by(stage) == {IOWA_A: 4}
 
 
-def test_a_wave_of_losses_is_one_plan() -> None:
+@pytest.mark.parametrize("since_the_last_plan_s", [0.0, 120.0])
+def test_a_wave_is_one_plan_however_long_ago_the_last_plan_was(since_the_last_plan_s: float) -> None:
     stage = a_running_stage(min_workers=8, max_workers=8, profile=NO_GRADIENTS)
     assert sorted(held_by(stage).values()) == [4, 4]
+    stage.now_s += since_the_last_plan_s
     asks = []
     for zone, nodes in list(held_by(stage).items()):
         for number in range(1, nodes):

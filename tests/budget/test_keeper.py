@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from controlplane.budget.account import RELEASE_S
-from controlplane.budget.decide import GRACE_AT_MOST_S, UNKNOWN, answer
-from controlplane.budget.keeper import BudgetKeeper, why_too_many
+from controlplane.budget.decide import GRACE_AT_MOST_S, UNKNOWN, answer, why_too_many
+from controlplane.budget.keeper import BudgetKeeper
 from controlplane.budget.terms import terms_of
 from controlplane.budget.verdict import Purse, Verdict
 from controlplane.budget.views import budget_view

@@ -207,11 +207,12 @@ def a_topology(cloud: FakeCloud, busy: tuple[int, ...]) -> ClusterHeartbeat:
 class Keeping:
     """A fleet keeper whose clusters are silent unless a test calls `hears`."""
 
-    def __init__(self, cloud: FakeCloud, *clusters: str) -> None:
+    def __init__(self, cloud: FakeCloud, *clusters: str, silence_s: float = 0.2) -> None:
         self.installed: list[ClusterName] = []
         self.reported: list[Event] = []
         self.heard_s: dict[ClusterName, float] = {}
         self.waits: list[tuple[ClusterName, str]] = []
+        self.is_heard_while_failing = False
         ours = {FLEET_LABEL: "ours"}
         plans = [ClusterPlan(ClusterName(name), "here", system_pool("here", "e2", 1), ours) for name in clusters]
         self.keeper = FleetKeeper(
@@ -219,9 +220,9 @@ class Keeping:
             plans,
             self._install,
             self.reported.append,
-            Controllers(self.heard_s.get, lambda cluster, waits_for: self.waits.append((cluster, waits_for))),
+            Controllers(self.heard_s.get, self._report_wait, self._wait_while_failing),
             SystemClock(),
-            silence_s=0.2,
+            silence_s=silence_s,
         )
 
     def hears(self, cluster: ClusterName) -> None:
@@ -239,6 +240,13 @@ class Keeping:
 
     async def _install(self, cluster: ClusterName) -> None:
         self.installed.append(cluster)
+
+    def _report_wait(self, cluster: ClusterName, waits_for: str) -> None:
+        self.waits.append((cluster, waits_for))
+
+    async def _wait_while_failing(self, cluster: ClusterName) -> None:
+        if self.is_heard_while_failing:
+            self.hears(cluster)
 
 
 async def test_clusters_are_made_or_adopted_and_then_installed() -> None:
@@ -281,7 +289,7 @@ async def test_a_failed_cluster_that_cannot_be_removed_says_why() -> None:
         await eventually(lambda: keeping.waits)
     [(_, why)] = keeping.waits
     assert why == creation_failed("no addresses", NOT_DELETED)
-    assert reason_of(NOT_DELETED) in why
+    assert "no addresses" in why and reason_of(NOT_DELETED) in why
 
 
 def a_job_pool() -> PoolInfo:
@@ -315,7 +323,7 @@ async def test_a_cluster_that_another_master_makes_at_the_same_time_is_adopted()
     assert keeping.installed[:1] == [US]
 
 
-async def test_a_cluster_that_falls_silent_is_installed_again() -> None:
+async def test_a_cluster_whose_controller_falls_silent_is_installed_again_and_announced_again() -> None:
     keeping = Keeping(FakeCloud("us"), "us")
     async with keeping.runs():
         await eventually(lambda: "cluster_ready" in keeping.kinds())
@@ -323,6 +331,27 @@ async def test_a_cluster_that_falls_silent_is_installed_again() -> None:
         await eventually(lambda: "cluster_silent" in keeping.kinds())
         installed = len(keeping.installed)
         await eventually(lambda: len(keeping.installed) > installed)
+        await eventually(lambda: keeping.kinds().count("cluster_ready") == 2)
+        await eventually(lambda: len(keeping.installed) > installed + 1, what="an installation that nobody is told of")
+    assert [event.kind for event in keeping.reported] == ["cluster_ready", "cluster_silent", "cluster_ready"]
+    assert "us" in keeping.reported[-1].why and "silent" in keeping.reported[-1].why
+
+
+async def test_a_cluster_that_had_to_wait_later_is_announced_as_ready_again() -> None:
+    cloud = FakeCloud("us")
+    keeping = Keeping(cloud, "us")
+    async with keeping.runs():
+        await eventually(lambda: "cluster_ready" in keeping.kinds())
+        cloud.refusals = 1
+        await eventually(lambda: len(keeping.reported) == 3)
+    assert [event.kind for event in keeping.reported] == ["cluster_ready", "cluster_waits", "cluster_ready"]
+
+
+async def test_a_controller_that_is_heard_again_while_its_failure_is_watched_is_not_given_more_time() -> None:
+    keeping = Keeping(FakeCloud("us"), "us", silence_s=0.05)
+    keeping.is_heard_while_failing = True
+    async with keeping.runs():
+        await eventually(lambda: len(keeping.installed) == 9, timeout_s=8.0, what="eight silences of 0.05 s")
 
 
 async def test_a_cluster_that_is_gone_when_it_is_looked_after_is_made_again() -> None:

@@ -60,7 +60,7 @@ class Bench:
             [stage.cluster],
             _nothing_to_install,
             self.reported.append,
-            Controllers(self.heard_s.get, self.capacity.hear_of_cluster),
+            Controllers(self.heard_s.get, self.capacity.hear_of_cluster, _no_failure_is_known),
             clock,
         )
 
@@ -96,6 +96,10 @@ class Bench:
 
     def _place(self, job: JobName, placed: Place) -> None:
         self.shortages.append(placed.shortage)
+
+
+async def _no_failure_is_known(cluster: ClusterName) -> None:
+    del cluster
 
 
 async def _nothing_to_install(cluster: ClusterName) -> None:

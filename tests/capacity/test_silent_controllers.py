@@ -51,20 +51,20 @@ class Bench:
         return self.now_s if self.now_s >= self.heard_at_s else None
 
 
-async def outwaited(
+async def a_bench_that_waited(
     patch: pytest.MonkeyPatch, failure: StartFailure | None, heard_at_s: float, *, unanswered: int = 0
 ) -> Bench:
     bench = Bench(failure, heard_at_s)
     bench.unanswered = unanswered
     patch.setattr("controlplane.capacity.silent_controllers.asyncio.sleep", bench.sleep)
-    await bench.looker.outwait(US)
+    await bench.looker.wait_while_failing(US)
     return bench
 
 
 async def test_a_controller_whose_image_is_denied_closes_its_cluster_until_it_is_heard(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    bench = await outwaited(monkeypatch, DENIED, heard_at_s=200.0)
+    bench = await a_bench_that_waited(monkeypatch, DENIED, heard_at_s=200.0)
     first_s, detail, hint = bench.blocked[0]
     assert first_s < 30.0
     assert detail == controller_failed(explain(DENIED, str)[0])
@@ -75,14 +75,14 @@ async def test_a_controller_whose_image_is_denied_closes_its_cluster_until_it_is
 
 async def test_a_short_outage_of_the_registry_closes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     outage = StartFailure("ErrImagePull", "503 Service Unavailable", IMAGE)
-    bench = await outwaited(monkeypatch, outage, heard_at_s=60.0)
+    bench = await a_bench_that_waited(monkeypatch, outage, heard_at_s=60.0)
     assert (bench.blocked, bench.reported) == ([], [])
 
 
 async def test_a_controller_that_is_silent_for_another_reason_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    bench = await outwaited(monkeypatch, None, heard_at_s=1000.0)
+    bench = await a_bench_that_waited(monkeypatch, None, heard_at_s=1000.0)
     assert (bench.blocked, bench.now_s) == ([], 100.0)
 
 
@@ -90,5 +90,5 @@ async def test_a_controller_that_is_silent_for_another_reason_is_not_waited_for(
 async def test_a_failure_is_over_when_several_looks_in_a_row_find_nothing(
     unanswered: int, waits_on: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = await outwaited(monkeypatch, DENIED, heard_at_s=400.0, unanswered=unanswered)
+    bench = await a_bench_that_waited(monkeypatch, DENIED, heard_at_s=400.0, unanswered=unanswered)
     assert (bench.now_s >= bench.heard_at_s) is waits_on

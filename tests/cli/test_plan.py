@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from controlplane.capacity.profiling import combined
 from controlplane.capacity.quotas import quota_views
 from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.shipped import shipped_catalog
@@ -14,6 +13,7 @@ from controlplane.catalog.views import offer_list
 from controlplane.clouds.interface import QuotaKey
 from controlplane.planning.explanations import IDLE_GPUS, UNMEASURED, no_room
 from controlplane.planning.market import Quotas
+from controlplane.planning.measured_profiles import combined
 from messages.offers import OfferList
 from tests.cli.builders import no_master
 from tests.cli.command import Outcome, tradewind

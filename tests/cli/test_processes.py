@@ -52,6 +52,12 @@ async def test_a_process_that_reaches_no_master_ends_with_3() -> None:
     assert (await tradewind_process("status", environ=no_master())).code == 3
 
 
+async def test_a_worker_takes_the_file_of_its_host_as_an_option() -> None:
+    done = await tradewind_process("worker", "--job", "mnist", "--host-file", "/nowhere/host.py", environ={})
+    assert done.code == 2
+    assert "/nowhere/host.py" in done.err and "--host-file" in done.err
+
+
 async def test_logs_that_are_followed_end_with_the_job(master: FakeMaster) -> None:
     master.views["mnist"] = a_view()
     master.lines = some_lines()[:1]

@@ -1,18 +1,41 @@
 """`tradewind status` with a fake master."""
 
+import asyncio
 import json
 import re
 import time
 
+import pytest
+from rich.console import Console
+
 from messages.api import PausedRank, WorkerView
 from messages.ids import Rank, WorkerId
+from messages.workers import WrittenCheckpoint
 from tests.cli.builders import asked
 from tests.cli.fake_master import FakeMaster, a_view
-from tradewind.cli.status import NO_JOBS
+from tests.conftest import eventually
+from tradewind.cli import status
+from tradewind.cli.status import NO_JOBS, show_status
+from tradewind.client.api import Api, session
 from tradewind.client.errors import JobUnknown
+from tradewind.terminal import tables
+
+LONG = "a reason that is longer than the terminal is wide"
 
 
-async def test_status_says_that_a_job_has_succeeded_and_is_running(master: FakeMaster) -> None:
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch fetches the status a hundred times a second."""
+    monkeypatch.setattr(status, "WATCH_EVERY_S", 0.01)
+
+
+async def until_fetched_again(master: FakeMaster, path: str) -> None:
+    """Wait until the answer to an earlier request has been shown."""
+    asked_before = len(master.asked)
+    await eventually(lambda: master.asked[asked_before:].count(f"GET {path}") >= 2)
+
+
+async def test_status_shows_the_phase_of_a_job_with_its_verb(master: FakeMaster) -> None:
     for phase, text in (("running", "is running"), ("succeeded", "has succeeded"), ("stopped", "was stopped")):
         master.views["mnist"] = a_view("mnist", phase)
         assert f"mnist {text}: a world of 2" in (await asked(master, "status", "mnist")).out
@@ -41,7 +64,7 @@ async def test_status_lists_a_job_whose_record_cannot_be_read_and_where_that_is_
     assert "'newer'" in JobUnknown("never", ["mnist", "newer"]).message
 
 
-async def test_where_only_jobs_are_that_cannot_be_read_there_are_jobs(master: FakeMaster) -> None:
+async def test_jobs_that_cannot_be_read_count_as_jobs(master: FakeMaster) -> None:
     master.unread = ("newer",)
     done = await asked(master, "status")
     assert NO_JOBS not in done.out
@@ -67,10 +90,72 @@ async def test_status_of_a_job_shows_which_ranks_are_paused_and_why(master: Fake
     assert re.search(r"^rank 0: evaluating .*1[23] s$", (await asked(master, "status", "mnist")).out, re.MULTILINE)
 
 
-async def test_status_as_json_is_what_the_master_said(master: FakeMaster) -> None:
+async def test_status_as_json_is_the_answer_of_the_master(master: FakeMaster) -> None:
     master.views = {"mnist": a_view(step=41)}
     assert json.loads((await asked(master, "status", "--json")).out)["jobs"][0]["step"] == 41
     assert json.loads((await asked(master, "status", "mnist", "--json")).out)["name"] == "mnist"
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_watch_as_json_prints_one_line_for_each_change_until_the_job_ends(master: FakeMaster) -> None:
+    master.views = {"mnist": a_view()}
+    watching = asyncio.create_task(asked(master, "status", "mnist", "--watch", "--json"))
+    await until_fetched_again(master, "/v1/jobs/mnist")
+    master.views["mnist"] = a_view(samples_per_s=32.0)
+    await until_fetched_again(master, "/v1/jobs/mnist")
+    master.views["mnist"] = a_view("mnist", "waiting")
+    await until_fetched_again(master, "/v1/jobs/mnist")
+    master.end("mnist", "succeeded")
+    done = await watching
+    assert done.code == 0
+    assert [json.loads(line)["phase"] for line in done.out.splitlines()] == ["running", "waiting", "succeeded"]
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_watch_of_a_master_without_jobs_says_so_once(
+    master: FakeMaster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with session() as opened:
+        watching = asyncio.create_task(show_status(Api(opened, master.url), None, watch=True, as_json=False))
+        await until_fetched_again(master, "/v1/jobs")
+        watching.cancel()
+        await asyncio.wait({watching})
+    assert capsys.readouterr().out == f"{NO_JOBS}\n"
+
+
+async def test_a_watch_as_json_does_not_fold_its_lines_on_a_terminal(
+    master: FakeMaster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "console", lambda: Console(force_terminal=True, width=40, _environ={}))
+    master.views = {"mnist": a_view("mnist", "succeeded", why=LONG)}
+    async with session() as opened:
+        assert await show_status(Api(opened, master.url), "mnist", watch=True, as_json=True) == 0
+    [line] = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["why"] == LONG
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_watch_on_a_dumb_terminal_prints_each_change(
+    master: FakeMaster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "console", lambda: Console(force_terminal=True, _environ={"TERM": "dumb"}))
+    master.views = {"mnist": a_view()}
+    async with session() as opened:
+        watching = asyncio.create_task(show_status(Api(opened, master.url), "mnist", watch=True, as_json=False))
+        await until_fetched_again(master, "/v1/jobs/mnist")
+        master.end("mnist", "succeeded")
+        assert await watching == 0
+    assert re.findall(r"mnist \w+ (\w+)", capsys.readouterr().out) == ["running", "succeeded"]
+
+
+async def test_the_newest_checkpoint_is_shown_with_its_step_if_the_step_is_known(master: FakeMaster) -> None:
+    saved_at = time.time() - 3600.0
+    for checkpoint, text in (
+        (WrittenCheckpoint(7, "/ckpt", saved_at), "newest checkpoint: step 7 in /ckpt, 60 min ago"),
+        (WrittenCheckpoint(at=saved_at), "newest checkpoint: saved by the script 60 min ago"),
+    ):
+        master.views = {"mnist": a_view(checkpoint=checkpoint)}
+        assert text in (await asked(master, "status", "mnist")).out
 
 
 async def test_a_watched_job_is_shown_until_it_ends(master: FakeMaster) -> None:

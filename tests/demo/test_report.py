@@ -1,21 +1,25 @@
-"""Each claim of the demonstration's report fails when the facts contradict it."""
+"""The report of the demonstration: each claim fails when the facts contradict it."""
 
+import re
 from dataclasses import replace
 
 import pytest
 from msgspec.structs import replace as replaced
 
-from messages.api import ProgressLine
+from messages.api import EventLine, ProgressLine
 from messages.ids import Generation, WorkerId
 from messages.worlds import Entry
 from tests.demo.claims import fails, names
+from tests.demo.drawing import drawn
 from tests.demo.facts import A_KILL, BATCH, FULL_AGAIN, SMALLER, WRITTEN, a_run, traced, trained
 from tradewind.demo import changes, checks
 from tradewind.demo.checks import CLAIMS
-from tradewind.demo.facts import Formed
-from tradewind.demo.report import report_on
+from tradewind.demo.facts import Formed, formed_from
+from tradewind.demo.report import report_on, report_text
 
 CERTIFICATE = "60 steps, 2,880 samples: 0 lost, 0 repeated"
+HERE = "4 workers are here"
+LOST_WORKER = "worker w2 was lost"
 LOST = changes.lost_text("w2")
 JOINED = changes.joined_text("w5")
 CLAIM_OF = {check: claim for claim, check in CLAIMS.items()}
@@ -221,3 +225,29 @@ def test_a_world_that_broke_within_its_first_step_need_not_be_heard_of_from_ever
     )
     report = report_on(replace(facts, formed=(*facts.formed[:2], *later)))
     assert report.ok, report.failed_checks
+
+
+def test_the_report_for_people_shows_each_check_and_each_failure() -> None:
+    good, bad = drawn(report_text(report_on(a_run()))), drawn(report_text(report_on(a_run(kills=()))))
+    assert all(f"✓ {claim}" in good for claim in CLAIMS)
+    assert {"60", "2880", "12", "100"} <= set(re.findall(r"\d+", good))
+    assert re.search(rf"23 +{re.escape(LOST)} +4 → 3 +100 ms +0", good)
+    assert f"certificate: {a_run().certificate}" in good
+    [problem] = report_on(a_run(kills=())).failed_checks
+    assert f"✗ {problem}" in bad and "✗" not in good
+
+
+def test_a_world_after_a_loss_is_explained_by_the_loss() -> None:
+    events = [
+        EventLine(1.0, "demo", "world_decided", "", HERE, {"generation": 1, "world_size": 4}),
+        EventLine(2.0, "demo", "world_halted", "", LOST_WORKER, {"generation": 2}),
+        EventLine(3.0, "demo", "world_decided", "", "3 workers are here", {"generation": 2, "world_size": 3}),
+        EventLine(
+            4.0, "demo", "world_decided", "", "w4 joined", {"generation": 3, "world_size": 4, "entry": "planned"}
+        ),
+    ]
+    assert [(world.generation, world.size, world.why, world.entry) for world in formed_from(events)] == [
+        (1, 4, HERE, ""),
+        (2, 3, LOST_WORKER, ""),
+        (3, 4, "w4 joined", "planned"),
+    ]

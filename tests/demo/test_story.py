@@ -112,3 +112,10 @@ async def test_a_worker_of_somebody_else_is_left_alone(master: FakeMaster) -> No
             await playing
     [error] = refused.value.exceptions
     assert isinstance(error, UserError) and "w1-1" in error.message and "TRADEWIND_NATS_URL" in error.hint
+
+
+async def test_the_step_of_an_older_world_does_not_count_as_progress(master: FakeMaster) -> None:
+    async with session() as opened:
+        story = a_story(Api(opened, master.url))
+        story.progress += [steps(0, 20, 29, generation=1), steps(0, 20, 22, generation=2)]
+        assert story.step == 22

@@ -1,4 +1,4 @@
-"""Two dozen real workers of one job through losses and joins: each change reaches all, and no other worker is lost."""
+"""A job of two dozen real workers loses some of them, twice. All train again each time, and no other worker is lost."""
 
 import asyncio
 import json
@@ -49,8 +49,9 @@ async def test_two_dozen_workers_go_through_losses_and_joins(tmp_path: Path) -> 
             lost += together
             await eventually(partial(has_started_since, run, before), BOUND_S, "the others train")
             await eventually(lambda: starts(run)[-1] == f"start of {WORKERS}", BOUND_S, "all of them train again")
-        await eventual_answer(lambda: status(terminal), lambda shown: shown["phase"] == "running", "it runs", BOUND_S)
-        shown = await status(terminal)
+        shown = await eventual_answer(
+            lambda: status(terminal), lambda shown: shown["phase"] == "running", "it runs", BOUND_S
+        )
         assert (shown["losses"], shown["failures"], shown["workers_total"]) == (lost, 0, WORKERS)
         assert sorted(rank for worker in shown["workers"] for rank in worker["ranks"]) == list(range(WORKERS))
         (tmp_path / "end").touch()
@@ -63,7 +64,7 @@ def has_started_since(run: Run, before: int) -> bool:
 
 
 def starts(run: Run) -> list[str]:
-    """What rank 0 said of its starts."""
+    """The lines that rank 0 has printed, one at each start: `start of` and the number of ranks."""
     return [match[1] for line in run.lines if (match := re.match(r"\[0\] (start of .*)", line))]
 
 

@@ -18,7 +18,7 @@ from tradewind.host.connection import AgentConnection
 from tradewind.host.diagnosis import missing_module
 from tradewind.host.loop import ALREADY_RUNNING, Host
 from tradewind.host.output import Tail
-from tradewind.host.process import Pipe, TrainerProcess
+from tradewind.host.process import Pipe, TrainerProcess, code_and_signal
 from tradewind.host.trainer import NOT_REGULAR, cannot_enter
 from tradewind.protocol.host import TrainerSpec
 
@@ -49,6 +49,12 @@ SAME_AS_PYTHON = {
 
 def reason(number: int) -> str:
     return f"[Errno {number}] {os.strerror(number)}"
+
+
+def test_an_exit_is_reported_by_code_or_by_signal() -> None:
+    assert code_and_signal(3) == (3, None)
+    assert code_and_signal(-9) == (None, "SIGKILL")
+    assert code_and_signal(-40) == (None, "SIG40")
 
 
 @pytest.mark.parametrize("content", SAME_AS_PYTHON.values(), ids=SAME_AS_PYTHON.keys())

@@ -50,6 +50,7 @@ def test_unknown_fields_are_ignored() -> None:
         {"type": "stop", "generation": 1, "grace_s": "5"},
         {"type": "stop", "generation": 1, "grace_s": 10**400},
         {"type": "abort", "generation": 1, "rank": 0, "why": 9},
+        {"type": "abort", "generation": 1, "rank": 0, "why": ""},
         {"type": "fork", "generation": 1},
         {"type": "fork", "generation": 1, "trainers": ["train.py"]},
         a_fork(a_trainer(), a_trainer()),
@@ -78,12 +79,6 @@ def test_a_message_that_makes_no_sense_is_refused(message: object) -> None:
 def test_a_line_that_is_no_message_is_refused(line: bytes) -> None:
     with pytest.raises(Unreadable):
         protocol.decode_command(line)
-
-
-def test_an_exit_is_told_by_code_or_by_signal() -> None:
-    assert protocol.code_and_signal(3) == (3, None)
-    assert protocol.code_and_signal(-9) == (None, "SIGKILL")
-    assert protocol.code_and_signal(-40) == (None, "SIG40")
 
 
 def test_a_message_is_one_line_of_utf8() -> None:

@@ -1,4 +1,4 @@
-"""A master with a fleet and a job with criteria: impossible jobs are refused, offers are listed."""
+"""A master that plans: jobs get machines by plan, measurements change plans, impossible jobs are refused."""
 
 import asyncio
 import itertools
@@ -17,14 +17,16 @@ from controlplane.clouds.gke.price_api import known_prices
 from controlplane.clouds.interface import MarketPrice
 from controlplane.jobs.errors import SpecRefused
 from controlplane.master.term import Term
+from controlplane.planning.explanations import IDLE_GPUS
 from controlplane.throughput.profile import Compute
 from messages import subjects
 from messages.clusters import ClusterHeartbeat, NodeObservation, Presence, WorkerObservation
-from messages.ids import Epoch, Generation, JobName, Rank, WorkerId
+from messages.ids import Generation, JobName, Rank, WorkerId
 from messages.jobs import Pod
 from messages.measured import StepsMeasured
 from messages.workers import WorkerPhase, WorkerStatus
 from messages.worlds import GatheredProgress, Progress, RankProgress
+from runtime.bus import Bus
 from runtime.clock import SystemClock
 from tests.allocator.planned_stage import FAR, IOWA
 from tests.allocator.stage import EU, US
@@ -36,8 +38,9 @@ from tests.specs import a_planned_spec
 
 pytestmark = pytest.mark.usefixtures("without_torch")
 
-EPOCH = Epoch(1)
 OFFERS = (FAR, IOWA)
+IOWA_SPOT_MICRO_USD = 100_000
+"""Far below the shipped price, so that a test can see which of the two is used."""
 
 
 @asynccontextmanager
@@ -77,7 +80,7 @@ def capacity_of(master: Term) -> Capacity:
 def a_cloud() -> FakeCloud:
     cloud = FakeCloud(US, EU)
     cloud.prices = (
-        MarketPrice(IOWA_A, "L4", 100_000, 2_000_000),
+        MarketPrice(IOWA_A, "L4", IOWA_SPOT_MICRO_USD, 2_000_000),
         MarketPrice(HOLLAND, "L4", 900_000, 2_000_000),
     )
     return cloud
@@ -91,15 +94,15 @@ async def test_a_job_with_criteria_gets_its_machines_by_plan(connect: Connect) -
         await eventually(lambda: master.registry.jobs[JobName("planned")].state.supply.placement == {US: 2})
 
 
-async def test_a_job_that_would_not_use_the_gpus_it_pays_for_is_warned_of(connect: Connect) -> None:
+async def test_a_job_that_leaves_the_gpus_of_its_machines_idle_gets_a_warning(connect: Connect) -> None:
     async with a_master(connect, a_cloud()) as master:
         cpu = await master.service.submit(a_planned_spec("planned"))
         gpu = await master.service.submit(structs.replace(a_planned_spec("gpu"), pod=Pod(gpu=True)))
-    assert "pod.gpu" in cpu.warning and "CPU" in cpu.warning
+    assert cpu.warning == IDLE_GPUS
     assert gpu.warning == ""
 
 
-async def test_what_its_trainers_measure_is_what_it_is_planned_by(connect: Connect) -> None:
+async def test_the_measurements_of_its_trainers_become_the_profile_that_a_job_is_planned_by(connect: Connect) -> None:
     cloud, job = a_cloud(), JobName("planned")
     async with a_master(connect, cloud) as master:
         await master.service.submit(a_planned_spec("planned", min_utilisation=0.5))
@@ -110,22 +113,15 @@ async def test_what_its_trainers_measure_is_what_it_is_planned_by(connect: Conne
             WorkerObservation(WorkerId(name), job, Presence.ALIVE, status=_on_node(job, name, node.node))
             for name, node in zip(("w-0", "w-1"), nodes, strict=True)
         )
-        trainers = await connect("trainers")
 
-        def report() -> bool:
-            trainers.publish(
-                subjects.cluster_heartbeat(US), ClusterHeartbeat(US, "a", next(numbers), workers=workers, nodes=nodes)
-            )
-            for rank, observation in enumerate(workers):
-                measured = StepsMeasured(100, 8.0, 0.2, 0.08, 0.1, 4096, 16)
-                ranks = (RankProgress(Rank(rank), 0, 99, samples=800, measured=measured),)
-                report = Progress(job, observation.worker, Generation(1), ranks)
-                trainers.publish(subjects.progress(job), GatheredProgress(job, US, (report,)))
+        def is_measured() -> bool:
             demand = capacity_of(master).allocators()[job].demand
             return demand is not None and demand.profile.gradient_bytes == 4096
 
-        numbers = itertools.count(1)
-        await eventually(report)
+        async with asyncio.TaskGroup() as tasks:
+            reporting = tasks.create_task(_report_until_cancelled(await connect("trainers"), workers, nodes))
+            await eventually(is_measured)
+            reporting.cancel()
         demand = capacity_of(master).allocators()[job].demand
         assert demand is not None
         assert demand.profile.compute["L4"] == Compute(0.01, 0.02)
@@ -140,14 +136,28 @@ async def test_what_its_trainers_measure_is_what_it_is_planned_by(connect: Conne
         assert beside_cost is not None and beside_cost.compute.keys() == {"L4"}
 
 
+async def _report_until_cancelled(
+    bus: Bus, workers: tuple[WorkerObservation, ...], nodes: tuple[NodeObservation, ...]
+) -> None:
+    """Publish heartbeats of the cluster and measurements of all ranks, as a cluster-controller does."""
+    measured = StepsMeasured(100, 8.0, 0.2, 0.08, 0.1, 4096, 16)
+    for number in itertools.count(1):
+        bus.publish(subjects.cluster_heartbeat(US), ClusterHeartbeat(US, "a", number, workers=workers, nodes=nodes))
+        for rank, worker in enumerate(workers):
+            ranks = (RankProgress(Rank(rank), 0, 99, samples=800, measured=measured),)
+            progress = Progress(worker.job, worker.worker, Generation(1), ranks)
+            bus.publish(subjects.progress(worker.job), GatheredProgress(worker.job, US, (progress,)))
+        await asyncio.sleep(0.01)
+
+
 def _on_node(job: JobName, worker: str, node: str) -> WorkerStatus:
     return WorkerStatus(WorkerId(worker), US, job, 1, WorkerPhase.IDLE, zone=IOWA_A, node=node)
 
 
-async def test_a_budget_that_buys_nothing_is_refused_before_anything_is_made(connect: Connect) -> None:
+async def test_a_job_whose_cap_pays_for_no_world_is_refused_and_nothing_is_created(connect: Connect) -> None:
     cloud = a_cloud()
     async with a_master(connect, cloud) as master:
-        await eventually(lambda: capacity_of(master).planning is not None)
+        await eventually(lambda: iowa_spot_micro_usd(master) == IOWA_SPOT_MICRO_USD)
         with pytest.raises(SpecRefused) as refused:
             await master.service.submit(a_planned_spec("planned", max_usd_per_hour=0.01))
         [problem] = refused.value.problems
@@ -157,19 +167,18 @@ async def test_a_budget_that_buys_nothing_is_refused_before_anything_is_made(con
         assert await master.context.bucket.get(subjects.spec_key(JobName("planned"))) is None
 
 
-async def test_offers_are_told_at_the_prices_of_the_moment_with_what_was_seen(connect: Connect) -> None:
+def iowa_spot_micro_usd(master: Term) -> int | None:
+    views = [each for each in master.service.offers().offers if (each.zone, each.accelerator) == (IOWA_A, "L4")]
+    return next(each.spot_micro_usd_per_hour for each in views if each.machine_type == "g2-standard-8")
+
+
+async def test_offers_have_the_current_prices_and_what_is_remembered_of_zones(connect: Connect) -> None:
     async with a_master(connect, a_cloud()) as master:
-        service = master.service
-
-        def iowa() -> int | None:
-            views = [each for each in service.offers().offers if (each.zone, each.accelerator) == (IOWA_A, "L4")]
-            return next(each.spot_micro_usd_per_hour for each in views if each.machine_type == "g2-standard-8")
-
-        await eventually(lambda: iowa() == 100_000)
-        assert service.offers().remembers
+        await eventually(lambda: iowa_spot_micro_usd(master) == IOWA_SPOT_MICRO_USD)
+        assert master.service.offers().remembers
 
 
-async def test_a_master_without_a_fleet_tells_the_prices_that_came_with_it(connect: Connect) -> None:
+async def test_a_master_without_a_fleet_offers_the_shipped_prices(connect: Connect) -> None:
     bus = await connect("master")
     bucket = await bus.bucket(subjects.STATE_BUCKET)
     master = a_term(a_context(bus, bucket))

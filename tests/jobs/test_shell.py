@@ -1,76 +1,19 @@
 """A job's shell and records that another master wrote, over a real NATS server."""
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-from pathlib import Path
-
 import pytest
 
-from controlplane.capacity.interface import NoCapacity
-from controlplane.job import effects, events
-from controlplane.jobs.announcer import Announcer
-from controlplane.jobs.context import TermContext
-from controlplane.jobs.records import StoredRecord, read_whole_record
-from controlplane.jobs.shell import JobShell, ShellTools
-from controlplane.jobs.worlds import WorldLimits
-from controlplane.lease.keeper import Leadership
-from controlplane.stores.servers import StoreServers
+from controlplane.job import events
+from controlplane.jobs.records import StoredRecord
 from messages import subjects
 from messages.decoding import NotStorable
-from messages.ids import Epoch, Generation, JobName
+from messages.ids import Epoch, Generation
 from messages.records import Phase, Record, encode_record
-from runtime.bus import Bus
-from runtime.clock import SystemClock
-from runtime.nats_server import NatsServer
-from runtime.settings import BusSettings
 from tests.conftest import eventual_answer
-from tests.stores.conftest import a_place
-
-JOB = JobName("job")
-EPOCH = Epoch(100)
+from tests.jobs.conftest import EPOCH, JOB, Bench
 
 
 def a_record(why: str, epoch: int = EPOCH, generation: int = 1) -> Record:
     return Record(Phase.WAITING, why, Generation(generation), 1, 0.0, Epoch(epoch))
-
-
-@dataclass
-class Bench:
-    server: NatsServer
-    context: TermContext
-    tools: ShellTools
-    leads: bool = True
-    overwritten: list[bool] = field(default_factory=list)
-
-    def shell(self, adopted: StoredRecord | None = None, limits: WorldLimits | None = None) -> JobShell:
-        return JobShell(JOB, self.context, self.tools, adopted, lambda: self.overwritten.append(True), limits)
-
-    async def save(self, shell: JobShell, record: Record) -> events.JobEvent | None:
-        work = shell.perform(effects.SaveRecord(record))
-        assert work is not None
-        return await work
-
-    async def stored(self) -> Record:
-        world = await read_whole_record(self.context.bucket, JOB)
-        assert world is not None
-        return world.record
-
-    async def put(self, value: bytes) -> int:
-        return await self.context.bucket.put(subjects.record_key(JOB), value)
-
-
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    async with NatsServer(tmp_path) as server:
-        bus = await Bus.connect(BusSettings(url=server.url, name="master/test"))
-        bucket = await bus.bucket(subjects.STATE_BUCKET, timeout_s=1.0)
-        stores = StoreServers(a_place(), lambda job: None, lambda job, reported: None)
-        leadership = Leadership(EPOCH, lambda: EPOCH if made.leads else None)
-        context = TermContext(bus, bucket, Announcer(bus, EPOCH), SystemClock(), leadership)
-        tools = ShellTools(stores, NoCapacity(context.clock))
-        made = Bench(server, context, tools)
-        yield made
-        await bus.close()
 
 
 async def test_a_record_is_saved_and_saved_again(bench: Bench) -> None:

@@ -10,7 +10,7 @@ from controlplane.catalog.money import MicroDollars
 from controlplane.clouds.interface import PROJECT, Needs, QuotaKey
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import CurrentCapacity, Market, Option, Quotas
-from controlplane.planning.scoring import Rank, is_affordable, is_better, rank, score
+from controlplane.planning.scoring import SortKey, is_affordable, is_better, score, sort_key
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.profile import Compute, Profile
 from tests.throughput.builders import some_links
@@ -79,12 +79,12 @@ def some_criteria(**changes: Any) -> Criteria:
     return Criteria(**given)
 
 
-def best_rank(criteria: Criteria, profile: Profile, market: Market, tuning: Tuning) -> Rank | None:
-    best: Rank | None = None
+def best_sort_key(criteria: Criteria, profile: Profile, market: Market, tuning: Tuning) -> SortKey | None:
+    best: SortKey | None = None
     for nodes in every_placement(criteria, market, CurrentCapacity()):
         found = score(profile, market, nodes, tuning)
         if found is not None and is_affordable(criteria, found):
-            mine = rank(found, criteria)
+            mine = sort_key(found, criteria)
             if best is None or is_better(mine, best):
                 best = mine
     return best

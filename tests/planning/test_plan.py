@@ -8,15 +8,25 @@ import pytest
 from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.explanations import COSTS_MONEY, DEADLINE_OVER, NOT_ENOUGH, UNMEASURED, begins, no_room
+from controlplane.planning.explanations import (
+    COSTS_MONEY,
+    DEADLINE_OVER,
+    NOT_ENOUGH,
+    UNMEASURED,
+    begins,
+    no_room,
+    waits,
+)
 from controlplane.planning.greedy import greedy
 from controlplane.planning.market import CurrentCapacity, Market, Nodes
-from controlplane.planning.plan import Change, Plan, plan
+from controlplane.planning.plan import Change, Plan, anywhere, plan
 from controlplane.planning.scoring import is_affordable, score
+from controlplane.planning.search import Candidate, Found, Search
 from controlplane.planning.tuning import Tuning
 from messages.criteria import Objective
 from tests.planning.builders import (
     ALL_GPUS,
+    DISK_GB,
     HOLLAND,
     IOWA_A,
     IOWA_B,
@@ -213,6 +223,44 @@ def test_machines_that_cost_nothing_are_planned_and_kept_while_a_job_waits() -> 
     assert "costs nothing" in moves.why
     first = planned(some_criteria(), a_market(free, an_option(OREGON, usd=0.5)))
     assert {other.why_not for other in first.alternatives} == {COSTS_MONEY}
+
+
+def test_quotas_of_spot_and_on_demand_nodes_limit_the_sizes_that_the_search_tries() -> None:
+    """Without these limits, the search ends at its limit of programs before it tries 8 nodes, the most that fit."""
+    zones = (IOWA_A, IOWA_B, "us-central1-c")
+    market = a_market(
+        *(an_option(zone, spot=spot, limit=64) for zone in zones for spot in (True, False)),
+        quotas={gpus_of("us-central1"): 4, gpus_of("us-central1", spot=False): 4},
+    )
+    criteria = some_criteria(objective=Objective.THROUGHPUT, on_demand=0.5, max_workers=64)
+    made = planned(criteria, market, global_batch=256)
+    assert sum(made.placement.values()) == 8
+    assert made.proven
+
+
+def test_a_search_that_ends_at_its_limit_does_not_claim_that_no_placement_exists() -> None:
+    """Two nodes fit. The bounds allow 3 and 4: they do not see that one region has no on-demand and spot nodes."""
+    market = a_market(
+        *(an_option(zone, spot=spot) for zone in (IOWA_A, OREGON) for spot in (True, False)),
+        quotas={disks_of("us-central1"): 2 * DISK_GB, gpus_of("us-west1"): 0, gpus_of("us-west1", spot=False): 0},
+    )
+    criteria = some_criteria(objective=Objective.THROUGHPUT, on_demand=0.5)
+    stopped = plan(criteria, a_small_profile(), market, tuning=Tuning(solves=1))
+    assert (stopped.change, stopped.proven) == (Change.WAIT, False)
+    assert stopped.why == waits(criteria, market, CurrentCapacity(), (), tried=1)
+    assert stopped.why != waits(criteria, market, CurrentCapacity(), ())
+    complete = planned(criteria, market)
+    assert (sum(complete.placement.values()), complete.proven) == (2, True)
+
+
+def test_nodes_that_the_solver_found_and_the_score_rejects_prove_nothing() -> None:
+    class RejectingSearch(Search):
+        def scored(self, nodes: Nodes) -> Candidate | None:
+            assert nodes
+            return None
+
+    search = RejectingSearch(some_criteria(), a_small_profile(), a_market(), CurrentCapacity(), Tuning())
+    assert search.best(anywhere(search)) == Found(best=None, proven=False)
 
 
 def test_what_is_no_longer_allowed_goes_before_anything_else_is_asked_for() -> None:

@@ -14,11 +14,11 @@ from controlplane.planning.greedy import greedy
 from controlplane.planning.market import CurrentCapacity, Market, Nodes
 from controlplane.planning.plan import Change, anywhere, choose, plan
 from controlplane.planning.quotas import allowed, taken
-from controlplane.planning.scoring import breach, gain, is_affordable, rank, score
+from controlplane.planning.scoring import breach, gain, is_affordable, score, sort_key
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.profile import Profile
 from messages.criteria import Objective
-from tests.planning.builders import a_market, a_small_profile, an_option, best_rank
+from tests.planning.builders import a_market, a_small_profile, an_option, best_sort_key
 from tests.planning.markets import criterias, markets, presents, profiles
 
 TUNING = Tuning(alternatives=2)
@@ -102,13 +102,13 @@ def test_what_is_asked_for_fits_beside_everything_that_may_still_come(
 @given(criterias(), profiles(), markets())
 def test_nothing_better_is_missed(criteria: Criteria, profile: Profile, market: Market) -> None:
     made = plan(criteria, profile, market, tuning=TUNING)
-    wanted = best_rank(criteria, profile, market, TUNING)
+    wanted = best_sort_key(criteria, profile, market, TUNING)
     if wanted is None:
         assert made.change is Change.WAIT
         return
     assert made.proven
     assert made.score is not None
-    assert rank(made.score, criteria) == pytest.approx(wanted, rel=1e-6)
+    assert sort_key(made.score, criteria) == pytest.approx(wanted, rel=1e-6)
 
 
 @settings(FAST, max_examples=60)
@@ -124,7 +124,10 @@ def test_what_is_held_leads_to_what_every_placement_tried_by_the_same_rules_lead
         assert made.change is Change.WAIT
         return
     assert made.score is not None
-    assert rank(made.score, criteria) == pytest.approx(rank(best.score, criteria), rel=1e-6), (made.change, change)
+    assert sort_key(made.score, criteria) == pytest.approx(sort_key(best.score, criteria), rel=1e-6), (
+        made.change,
+        change,
+    )
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -142,10 +145,10 @@ def test_nothing_better_is_missed_where_zones_are_too_many_for_every_combination
     criteria = Criteria(min_workers=7, max_workers=9, objective=objective)
     profile = a_small_profile(gradient_bytes=chance.choice((10**5, 10**7, 10**9)))
     made = plan(criteria, profile, market, tuning=TUNING)
-    wanted = best_rank(criteria, profile, market, TUNING)
+    wanted = best_sort_key(criteria, profile, market, TUNING)
     assert wanted is not None
     assert made.score is not None
-    assert rank(made.score, criteria) == pytest.approx(wanted, rel=1e-6)
+    assert sort_key(made.score, criteria) == pytest.approx(wanted, rel=1e-6)
 
 
 @FAST

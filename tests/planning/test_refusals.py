@@ -12,12 +12,14 @@ from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.memory import Memory, estimate
 from controlplane.catalog.money import MicroDollars, micro_of
 from controlplane.catalog.shipped import shipped_catalog, shipped_links
+from controlplane.planning import refusals as refusals_module
 from controlplane.planning.criteria import Criteria, criteria_left, criteria_of
 from controlplane.planning.explanations import no_room
 from controlplane.planning.market import Market, market_of
 from controlplane.planning.plan import Change, plan
 from controlplane.planning.profiles import profile_of
 from controlplane.planning.refusals import leaves_none, refusals, unfit
+from controlplane.planning.tuning import Tuning
 from controlplane.throughput.profile import Profile
 from messages.criteria import Deadline, Objective, StepProfile, StepTime
 from messages.jobs import JobSpec, Pod, Workers
@@ -101,6 +103,11 @@ def test_the_nearest_number_of_workers_is_the_most_that_the_batch_is_shared_amon
     ((place, said),) = refused(spec)
     assert (place, nearest(said)) == ("workers.min", 2)
     assert refused(structs.replace(spec, workers=Workers(min=2, max=4))) == []
+
+
+def test_a_search_without_a_proof_refuses_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals_module, "_QUIET", Tuning(alternatives=0, solves=0))
+    assert refused(a_job(accelerators=("L4",), max_usd_per_hour=0.01)) == []
 
 
 def test_where_only_whole_copies_of_the_model_train_the_money_is_told_for_the_fewest_that_hold_one() -> None:

@@ -60,6 +60,8 @@ class LiveJob:
         """All worlds so far: how each was entered (`start` without live trainers), and its number of ranks."""
         self.lost: set[type[JobCommand]] = set()
         """Types of messages that do not reach the workers."""
+        self.woken: list[TrainerProcess] = []
+        """The trainers that `wake_all` woke, once for each time."""
         self._folder = folder
         self._script = Script(train, recipe)
         self._free_envs: list[dict[str, str]] = []
@@ -249,6 +251,7 @@ class LiveJob:
                 await asyncio.sleep(after_s)
             for trainer in stopped:
                 trainer.wake()
+            self.woken += stopped
 
     # The shells of job and cluster-controller.
 

@@ -108,7 +108,7 @@ async def test_a_step_in_many_buckets_survives_a_loss_a_leaving_and_a_joining_ra
 
 
 async def test_a_rank_that_missed_a_step_in_many_buckets_is_given_all_of_them(tmp_path: Path) -> None:
-    recipe = Recipe(str(tmp_path), steps=12, bucket_bytes=FEW_BYTES, misses_sum_of=4)
+    recipe = Recipe(str(tmp_path), steps=12, bucket_bytes=FEW_BYTES, misses_all_reduce_of=4)
     async with LiveJob(tmp_path, recipe) as job:
         await job.start(3)
         await job.wait_finished()

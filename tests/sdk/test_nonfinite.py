@@ -152,7 +152,7 @@ async def test_all_ranks_end_with_the_same_words_and_the_step_is_reported_as_nan
 
 
 async def test_one_that_missed_the_step_and_one_that_joined_skip_the_same(tmp_path: Path) -> None:
-    recipe = Recipe(str(tmp_path), steps=24, misses_sum_of=5, nan_in=(5, 9, 10, 11, 12), on_nonfinite="skip")
+    recipe = Recipe(str(tmp_path), steps=24, misses_all_reduce_of=5, nan_in=(5, 9, 10, 11, 12), on_nonfinite="skip")
     async with LiveJob(tmp_path, recipe) as job:
         job.hold_before(8)
         await job.start(3)

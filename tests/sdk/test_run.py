@@ -180,7 +180,8 @@ async def test_a_repair_that_takes_joining_workers_in_gives_them_the_state(
     tmp_path: Path, joining_workers: int
 ) -> None:
     recipe = Recipe(str(tmp_path), steps=40)
-    dies = {FAULTS: "1:5:before_sum:SIGKILL"}  # the other one waits in the sum, and enters the next world at once
+    # The other one waits in the all-reduce, and enters the next world at once.
+    dies = {FAULTS: "1:5:before_all_reduce:SIGKILL"}
     async with LiveJob(tmp_path, recipe, least=2) as job:
         job.hold_before(5)
         await job.start(2, [{}, dies])

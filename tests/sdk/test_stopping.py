@@ -35,7 +35,7 @@ def ended_early(folder: Path, recipe: Recipe, finishers: int) -> None:
 async def test_all_ranks_end_after_the_step_in_which_one_of_them_asked(tmp_path: Path, repaired: bool) -> None:
     recipe = recipe_of(tmp_path)
     async with LiveJob(tmp_path, recipe) as job:
-        await job.start(3, [{}, {}, dies(f"2:{STOPS_IN}:in_sum") if repaired else {}])
+        await job.start(3, [{}, {}, dies(f"2:{STOPS_IN}:in_all_reduce") if repaired else {}])
         await job.wait_finished()
         assert all(trainer.has_finished() for trainer in job.trainers[:2])
     ended_early(tmp_path, recipe, finishers=2 if repaired else 3)
@@ -55,14 +55,14 @@ async def test_a_run_that_stopped_trains_on_when_it_is_started_again(tmp_path: P
 async def test_a_stop_of_a_rank_that_died_before_the_end_of_the_step_is_lost(tmp_path: Path) -> None:
     recipe = recipe_of(tmp_path)
     async with LiveJob(tmp_path, recipe) as job:
-        await job.start(3, [{}, dies(f"1:{STOPS_IN}:before_sum"), {}])
+        await job.start(3, [{}, dies(f"1:{STOPS_IN}:before_all_reduce"), {}])
         await job.wait_finished()
     check(tmp_path, recipe, finishers=2)
 
 
 @pytest.mark.slow
 async def test_one_that_missed_the_step_ends_with_the_others(tmp_path: Path) -> None:
-    recipe = replace(recipe_of(tmp_path), misses_sum_of=STOPS_IN)
+    recipe = replace(recipe_of(tmp_path), misses_all_reduce_of=STOPS_IN)
     async with LiveJob(tmp_path, recipe) as job:
         await job.start(3)
         await job.wait_finished()

@@ -43,7 +43,7 @@ class Recipe:
     """Fault of the reader of rank 1 with its first sample in step 3: `drop`, `repeat` or `swap`; empty: none."""
     loses_a_shard: bool = False
     """Rank 1 of the first world never sends the first shard of the state that it should send."""
-    misses_sum_of: int | None = None
+    misses_all_reduce_of: int | None = None
     """Step whose all-reduce fails on rank 1 of the first world, after all others have the result."""
     scaled: bool = False
     """Train with a gradient scaler, clipping, an update that draws random numbers, and an overflow in step 7."""
@@ -98,8 +98,8 @@ def train(recipe: Recipe, env: dict[str, str]) -> None:
         **(_scaled(model, optimizer) if recipe.scaled else {}),
     )
     _tell_when_prepared(run, folder)
-    if recipe.misses_sum_of is not None:
-        (_miss_sum if env["RANK"] == "1" else _tell_of_sum)(run, folder, recipe.misses_sum_of)
+    if recipe.misses_all_reduce_of is not None:
+        (_miss_all_reduce if env["RANK"] == "1" else _tell_of_all_reduce)(run, folder, recipe.misses_all_reduce_of)
     if recipe.mischief and env["RANK"] == "1":
         _break_reader(run, recipe.mischief)
     if recipe.loses_a_shard:
@@ -225,19 +225,19 @@ class Deaf:
         return False
 
 
-def _tell_of_sum(run: tradewind.Run, folder: Path, step: int) -> None:
+def _tell_of_all_reduce(run: tradewind.Run, folder: Path, step: int) -> None:
     member = run._parts.trainer
     step_reduced = member.step_reduced
 
     def tell(agreed: Agreed | None, *, counts: bool) -> bool:
         if agreed is not None and run.step == step:
-            (folder / f"summed-{os.getpid()}").touch()
+            (folder / f"reduced-{os.getpid()}").touch()
         return step_reduced(agreed, counts=counts)
 
     vars(member).update(step_reduced=tell)
 
 
-def _miss_sum(run: tradewind.Run, folder: Path, step: int) -> None:
+def _miss_all_reduce(run: tradewind.Run, folder: Path, step: int) -> None:
     member = run._parts.trainer
     start_collective = member.start_collective
 
@@ -247,7 +247,7 @@ def _miss_sum(run: tradewind.Run, folder: Path, step: int) -> None:
             return built
         vars(member).update(start_collective=start_collective)
         others = built.group.size - 1
-        return Built(Deaf(built.group, lambda: len(list(folder.glob("summed-*"))) == others), built.joining_ranks)
+        return Built(Deaf(built.group, lambda: len(list(folder.glob("reduced-*"))) == others), built.joining_ranks)
 
     vars(member).update(start_collective=start)
 

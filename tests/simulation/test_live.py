@@ -168,7 +168,7 @@ def _forget_a_result_that_came_with_a_halt(patch: pytest.MonkeyPatch) -> None:
     honest = trainer_learn._step_reduced
 
     def forgetful(turn: TrainerTurn, event: StepReduced) -> None:
-        trainer_learn._step_failed(turn) if turn.state.is_halted else honest(turn, event)
+        trainer_learn._collective_ended(turn, ok=False) if turn.state.is_halted else honest(turn, event)
 
     patch.setattr(trainer_learn, "_step_reduced", forgetful)
 

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from simulator.kubelet.images import ImageRuntime, Pull, PullFailed, back_off, tried_pull
+from simulator.kubelet.images import ImageRuntime, Pull, PullFailed, back_off_state, pull_failure
 from tests.simulator_region.conftest import CLUSTER, Bench, a_bench, a_node
 
 OURS = "europe-west4-docker.pkg.dev/acme/images/tradewind:1"
 PUBLIC = "python:3.11-slim"
+DIGEST = "sha256:" + "0" * 64
 
 
 def waiting(pod: Any) -> Any:
@@ -28,7 +29,7 @@ async def test_a_failed_pull_is_reported_backs_off_and_heals_with_the_roles_of_t
         await bench.pod("public", "true", container={"image": PUBLIC})
         failed = PullFailed("ErrImagePull", await until_waits(bench, "ours", "ErrImagePull"))
         assert "403" in failed.message
-        assert await until_waits(bench, "ours", "ImagePullBackOff") == back_off(OURS, failed).message
+        assert await until_waits(bench, "ours", "ImagePullBackOff") == back_off_state(OURS, failed).message
         await bench.until_phase("public", "Succeeded")
         url, granted = f"{bench.region.url}/region/roles", {"account": "default", "granted": True}
         async with bench.session.post(url, json=granted) as answer:
@@ -65,19 +66,27 @@ async def test_an_init_container_whose_image_is_missing_keeps_the_pod_pending() 
         ("registry.example.com/a:1", Pull.FORBIDDEN, "ErrImagePull", "failed to authorize"),
         ("registry.example.com/a:1", Pull.MISSING, "ErrImagePull", "registry.example.com/a:1: not found"),
         ("registry.example.com/a:1", Pull.OTHER_PLATFORM, "ErrImagePull", "no match for platform in manifest"),
-        ("trainer", Pull.UNAVAILABLE, "ErrImagePull", "docker.io/v2/library/trainer/manifests/latest: 503"),
+        ("trainer", Pull.UNAVAILABLE, "ErrImagePull", "registry-1.docker.io/v2/library/trainer/manifests/latest: 503"),
+        ("trainer", Pull.MISSING, "ErrImagePull", 'unpack image "docker.io/library/trainer:latest": failed'),
+        ("acme/a:1", Pull.MISSING, "ErrImagePull", " docker.io/acme/a:1: not found"),
+        (f"gcr.io/a:1@{DIGEST}", Pull.MISSING, "ErrImagePull", f" gcr.io/a@{DIGEST}: not found"),
+        (OURS, Pull.FORBIDDEN, "ErrImagePull", "?scope=repository%3Aacme%2Fimages%2Ftradewind%3Apull&service=europe-"),
         ("Registry/Upper Case", Pull.WORKS, "InvalidImageName", "invalid reference format"),
+        ("acme//a", Pull.WORKS, "InvalidImageName", "invalid reference format"),
+        ("acme/a..b", Pull.WORKS, "InvalidImageName", "invalid reference format"),
+        ("acme/a___b", Pull.WORKS, "InvalidImageName", "invalid reference format"),
+        ("acme/a:1\n", Pull.WORKS, "InvalidImageName", "invalid reference format"),
     ],
 )
 def test_each_failure_has_the_words_of_the_runtime(image: str, pull: Pull, reason: str, text: str) -> None:
-    failed = tried_pull(image, pull, "default", ())
+    failed = pull_failure(image, pull, "default", ())
     assert failed is not None
     assert failed.reason == reason
     assert text in failed.message
 
 
-@pytest.mark.parametrize("image", [OURS, "gcr.io/acme/a:1", "eu.gcr.io/acme/a@sha256:" + "0" * 64])
+@pytest.mark.parametrize("image", [OURS, "gcr.io/acme/a:1", f"eu.gcr.io/acme/a@{DIGEST}"])
 def test_only_googles_registries_ask_for_roles(image: str) -> None:
-    assert tried_pull(image, Pull.WORKS, "default", {"default"}) is not None
-    assert tried_pull(image, Pull.WORKS, "another", {"default"}) is None
-    assert tried_pull("localhost:5000/a:1", Pull.WORKS, "default", {"default"}) is None
+    assert pull_failure(image, Pull.WORKS, "default", {"default"}) is not None
+    assert pull_failure(image, Pull.WORKS, "another", {"default"}) is None
+    assert pull_failure("localhost:5000/a:1", Pull.WORKS, "default", {"default"}) is None

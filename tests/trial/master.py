@@ -1,7 +1,8 @@
-"""A master for the trial: its machines are real ones of the simulator, and tests can make it do each thing wrong."""
+"""A fake master with real nodes: the simulator runs them. Each attribute makes it do one thing wrong."""
 
 import time
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import aiohttp
 import msgspec
@@ -22,29 +23,37 @@ JOB = "gke-trial"
 POOL = PoolRef(CLUSTER, "a-job-pool")
 
 
-@dataclass
+@dataclass(kw_only=True)
 class TrialMaster(FakeMaster):
-    cloud: Cloud | None = None
-    control_url: str = ""
+    """The master of one job with one pool in the cloud. By default it does everything right."""
+
+    cloud: Cloud
+    control_url: str
+    """The URL of the simulator, which knows its nodes and their bill."""
     device: str = "cuda:0 (NVIDIA L4)"
+    """The device that each rank prints."""
     has_notices: bool = True
+    """False: an event says that the worker is gone, and none that it got a notice."""
     replaces: bool = True
+    """False: the world of one worker that remains after a preemption never grows."""
     keeps_noticed: bool = False
-    """True if a worker with a notice stays in the world."""
+    """True: a worker with a notice stays in the world."""
     grows: bool = True
     """False: only worlds of one worker train."""
-    on_scale: str = "removes one"
-    """What a scale-down does: `removes one`, `ignores`, `removes all` or `refills`."""
+    on_scale: Literal["removes one", "ignores", "removes all", "refills"] = "removes one"
+    """What a scale-down does to the nodes. `refills` removes one and creates it again."""
     deletes_pools: bool = True
+    """False: the pool remains when the job is stopped."""
     ledger_factor: float = 1.0
+    """The cost that the master reports, divided by the bill."""
     noticed: set[str] = field(default_factory=set)
+    """The names of nodes that got a notice or were lost."""
     machines: dict[str, str] = field(default_factory=dict)
-    """The id of the machine of each node when the node was first seen."""
+    """The id of the machine of each node, when the node was first seen."""
     submitted_at: float = 0.0
 
     async def _submit(self, request: web.Request) -> web.Response:
         answer = await super()._submit(request)
-        assert self.cloud is not None
         plan = replace(a_pool(ZONE), name=POOL.pool, size=2, labels={JOB_LABEL: JOB})
         assert await self.cloud.create_pool(CLUSTER, plan) == Done()
         self.submitted_at = time.time() - 1
@@ -55,8 +64,8 @@ class TrialMaster(FakeMaster):
     async def _job(self, request: web.Request) -> web.Response:
         view = self.views[JOB]
         if view.phase == "running":
-            await self._see()
-            size = await self._machines()
+            await self._add_notices()
+            size = len(await self._running_nodes())
             size = size if self.grows and (self.replaces or not self.noticed) else min(size, 1)
             size = 2 if self.keeps_noticed else size
             members = tuple(
@@ -71,13 +80,12 @@ class TrialMaster(FakeMaster):
         return self._json(self.views[JOB])
 
     async def _job_events(self, request: web.Request) -> web.StreamResponse:
-        await self._see()
+        await self._add_notices()
         return await super()._job_events(request)
 
     async def _scale(self, request: web.Request) -> web.Response:
         answer = await super()._scale(request)
-        names = sorted(node["name"] for node in await self._nodes() if node["phase"] == "running")
-        assert self.cloud is not None
+        names = await self._running_nodes()
         if self.on_scale != "ignores" and self.views[JOB].wanted < len(names):
             gone = names if self.on_scale == "removes all" else names[:1]
             assert await self.cloud.remove_nodes(POOL, gone) == Done()
@@ -87,8 +95,8 @@ class TrialMaster(FakeMaster):
 
     async def _stop(self, request: web.Request) -> web.Response:
         answer = await super()._stop(request)
-        if self.deletes_pools and self.cloud is not None:
-            await self.cloud.delete_pool(POOL)
+        if self.deletes_pools:
+            assert await self.cloud.delete_pool(POOL) == Done()
         return answer
 
     async def _cost(self, request: web.Request) -> web.Response:
@@ -98,9 +106,9 @@ class TrialMaster(FakeMaster):
         self.cost_micro_usd = round(billed * self.ledger_factor)
         return await super()._cost(request)
 
-    async def _see(self) -> None:
-        """Add a notice for each node that will end soon or was re-created since the last look."""
-        for node in await self._nodes():
+    async def _add_notices(self) -> None:
+        """Add an event for each node that the cloud will preempt, or that has another machine than at first."""
+        for node in await self._fetch_nodes():
             if node["instance_id"]:
                 self.machines.setdefault(node["name"], node["instance_id"])
             is_other = node["instance_id"] != self.machines.get(node["name"], "")
@@ -111,10 +119,11 @@ class TrialMaster(FakeMaster):
                     EventLine(at=time.time(), scope=JOB, kind=kind, text=text, why="preempted", fields={"worker": "w1"})
                 )
 
-    async def _machines(self) -> int:
-        return sum(node["phase"] == "running" for node in await self._nodes())
+    async def _running_nodes(self) -> list[str]:
+        return sorted(node["name"] for node in await self._fetch_nodes() if node["phase"] == "running")
 
-    async def _nodes(self) -> list[dict[str, str]]:
+    async def _fetch_nodes(self) -> list[dict[str, str]]:
+        """The nodes of the job's pool, as the simulator lists them."""
         async with aiohttp.ClientSession() as http, http.get(f"{self.control_url}/inventory") as response:
             nodes: list[dict[str, str]] = (await response.json())["nodes"]
         return [node for node in nodes if node["pool"] == POOL.pool]

@@ -9,7 +9,7 @@ from tests.clouds.simulated import REGION, ZONE
 from tests.trial.conftest import DEFAULT_ACCOUNT, Scene
 from tests.trial.master import LOST
 from tradewind.trial import job_checks
-from tradewind.trial.checklist import CHECKS, CLEANUP_FAILED, clean_up, money_is_spent, run_all
+from tradewind.trial.checklist import CHECKS, CLEANUP_FAILED, EXIT_LIMIT, clean_up, money_is_spent, run_all
 from tradewind.trial.money_checks import worst_case_usd
 from tradewind.trial.refusal_checks import STOCKOUT_PROBE
 from tradewind.trial.stage import no_world
@@ -229,7 +229,7 @@ async def test_money_that_is_spent_ends_what_costs_money(scene: Scene) -> None:
     await scene.ground.stage.order("price", {"zone": ZONE, "accelerator": "nvidia-l4", "price": 1_000_000.0})
     lines: list[str] = []
     code = await run_all(scene.trial(), ["gpu", "removal", "leftovers"], 0.01, lines.append)
-    assert code == 3
+    assert code == EXIT_LIMIT
     assert [line.split()[0] for line in lines[:3]] == ["PASS", "SKIP", "PASS"]
     assert lines[1] == line_of("removal", skipped(money_is_spent(0.01)))
 

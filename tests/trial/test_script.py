@@ -16,7 +16,7 @@ from tests.cli.command import Outcome, finished, without_ours
 from tests.conftest import eventually
 from tests.gcloud.__main__ import VARIABLE
 from tests.trial.conftest import QUICK, Scene
-from tradewind.trial.checklist import CHECKS, CLEANED_UP
+from tradewind.trial.checklist import CHECKS, CLEANED_UP, EXIT_LIMIT
 from tradewind.trial.verdicts import failed, passed, summary_of
 
 ROOT = Path(__file__).parents[2]
@@ -167,7 +167,7 @@ async def test_time_that_is_over_is_reported_and_cleaned_up_after(scene: Scene, 
     path.write_text(f'#!/bin/sh\ncase "$*" in *" run "*) exit 124 ;; esac\nexec {shutil.which("timeout")} "$@"\n')
     path.chmod(0o755)
     done, log = await trial(scene, tmp_path)
-    assert done.code == 4
+    assert done.code == EXIT_LIMIT
     [reported] = [line for line in done.out.splitlines() if "120 minutes" in line and "limit of" in line]
     assert reported in log
     assert CLEANED_UP in done.out

@@ -25,7 +25,7 @@ class Lazy(NamedTuple):
 LOCAL = "tradewind.cli.local_commands"
 JOBS = "tradewind.cli.job_commands"
 CAPACITY = "tradewind.cli.capacity_commands"
-ROLES = "tradewind.cli.role_commands"
+PROCESSES = "tradewind.cli.process_commands"
 SECTIONS: dict[str, dict[str, Lazy]] = {
     "Try it": {
         "demo": Lazy(LOCAL, "Train a small model through a kill and a join, and check each claim."),
@@ -49,10 +49,10 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
         "explain": Lazy(CAPACITY, "Show the last decisions about a job, with their reasons."),
         "reap": Lazy(CAPACITY, "Show and remove cloud resources that no live job owns."),
     },
-    "Roles": {
-        "master": Lazy(ROLES, "Start a master."),
-        "cluster": Lazy(ROLES, "Start a cluster-controller for processes on this machine."),
-        "worker": Lazy(ROLES, "Start a worker-agent."),
+    "Processes": {
+        "master": Lazy(PROCESSES, "Start a master."),
+        "cluster": Lazy(PROCESSES, "Start a cluster-controller for processes on this machine."),
+        "worker": Lazy(PROCESSES, "Start a worker-agent."),
         "simulator": Lazy("simulator.command", "Start a stand-in cloud whose machines are local processes."),
     },
     "More": {

@@ -20,7 +20,7 @@ MASTER_HELP = """
 TRADEWIND_API_URL is the address of the master, or several with commas between: the command finds the leader.
 Default: http://127.0.0.1:8800. TRADEWIND_API_TOKEN is the master's token.
 """
-ROLE_HELP = """
+PROCESS_HELP = """
 \b
 A flag wins over its variable. TRADEWIND_LOG=json writes logs as JSON; TRADEWIND_LOG_LEVEL is debug, info, warning or
 error.

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import click
 
-from controlplane.capacity.profiling import combined, knows_any
 from controlplane.clouds.spec import Fleet
+from controlplane.planning.measured_profiles import combined, knows_any
 from messages.jobs import JobSpec
 from messages.measured import MeasuredProfile
 from runtime.errors import TradewindError

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 from rich.console import Group, RenderableType
@@ -11,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from messages.api import JobList, JobView
+from messages.workers import WrittenCheckpoint
 from runtime.plain_text import plain
 from tradewind.client import following
 from tradewind.client.api import Api
@@ -21,13 +23,13 @@ from tradewind.terminal import output, tables
 WATCH_EVERY_S = 1.0
 NO_JOBS = "There are no jobs yet."
 VERBS = {"succeeded": "has", "failed": "has", "stopped": "was"}
-"""Verbs before these phases; before all others it is `is`."""
+"""The verb before a phase: `job mnist has failed`. Phases that are not listed have `is`."""
 
 
 async def show_status(api: Api, job: str | None, *, watch: bool, all_workers: bool = False, as_json: bool) -> int:
     if watch:
         return await _watch_status(api, job, as_json=as_json)
-    listed = await _listed(api, job)
+    listed = await _fetch_jobs(api, job)
     if all_workers and job is not None:
         [view] = listed.jobs
         workers = await api.all_workers(job)
@@ -35,41 +37,49 @@ async def show_status(api: Api, job: str | None, *, watch: bool, all_workers: bo
     if as_json:
         output.echo_json(listed if job is None else listed.jobs[0])
         return 0
-    tables.console().print(_shown(listed, job))
-    output.hint(_after_status(listed, job))
+    tables.console().print(_render(listed, job))
+    output.hint(_choose_next_command(listed, job))
     return 0
 
 
 async def _watch_status(api: Api, job: str | None, *, as_json: bool) -> int:
-    """Redraws the status on a terminal; elsewhere prints each change."""
+    """Show the status until the job ends.
+
+    A terminal is redrawn every second. A file, a pipe, a dumb terminal and JSON get a new status when one of its fields
+    changed, volatile ones excepted.
+    """
     console = tables.console()
-    last = JobList(())
-    with Live(console=console, auto_refresh=False) as live:
-        async for listed in _lists(api, job):
-            changes = JobList(tuple(_without_figures(view) for view in listed.jobs), listed.unread)
-            if console.is_terminal and not as_json:
-                live.update(_shown(listed, job), refresh=True)
-            elif changes != last and as_json:
+    last: JobList | None = None
+    drawing: AbstractContextManager[Live | None] = nullcontext()
+    if console.is_interactive and not as_json:
+        drawing = Live(console=console, auto_refresh=False)
+    with drawing as live:
+        async for listed in _poll_jobs(api, job):
+            lasting = JobList(tuple(_without_volatile_fields(view) for view in listed.jobs), listed.unread)
+            if live is not None:
+                live.update(_render(listed, job), refresh=True)
+            elif lasting != last and as_json:
                 output.echo_json(listed if job is None else listed.jobs[0])
-            elif changes != last:
-                console.print(_shown(listed, job))
-            last = changes
+            elif lasting != last:
+                console.print(_render(listed, job))
+            last = lasting
             if job is not None and has_ended(listed.jobs[0]):
                 return 0
     return 0
 
 
-def _without_figures(view: JobView) -> JobView:
+def _without_volatile_fields(view: JobView) -> JobView:
+    """The job without the fields that change again and again while it trains; its step and loss remain."""
     return msgspec.structs.replace(view, workers=(), samples_per_s=None, measured=None)
 
 
-async def _lists(api: Api, job: str | None) -> AsyncIterator[JobList]:
-    """The jobs once a second, also across restarts of the master."""
+async def _poll_jobs(api: Api, job: str | None) -> AsyncIterator[JobList]:
+    """Fetch the jobs once a second. A master that was reached before may be away for a while, as in a restart."""
     loop = asyncio.get_running_loop()
     heard_s: float | None = None
     while True:
         try:
-            yield await _listed(api, job)
+            yield await _fetch_jobs(api, job)
             heard_s = loop.time()
         except MasterAway:
             if heard_s is None or loop.time() - heard_s > following.PATIENCE_S:
@@ -77,11 +87,11 @@ async def _lists(api: Api, job: str | None) -> AsyncIterator[JobList]:
         await asyncio.sleep(WATCH_EVERY_S)
 
 
-async def _listed(api: Api, job: str | None) -> JobList:
+async def _fetch_jobs(api: Api, job: str | None) -> JobList:
     return await api.job_list() if job is None else JobList((await api.job(job),))
 
 
-def _shown(listed: JobList, job: str | None) -> RenderableType:
+def _render(listed: JobList, job: str | None) -> RenderableType:
     if job is not None:
         return job_detail(listed.jobs[0], time.time())
     if not listed.jobs and not listed.unread:
@@ -89,7 +99,7 @@ def _shown(listed: JobList, job: str | None) -> RenderableType:
     return job_table(listed, time.time())
 
 
-def _after_status(listed: JobList, job: str | None) -> str:
+def _choose_next_command(listed: JobList, job: str | None) -> str:
     if not listed.jobs:
         return f"tradewind status {listed.unread[0]}" if listed.unread else "tradewind submit JOB.yaml"
     newest = max(listed.jobs, key=lambda view: view.submitted_at)
@@ -97,7 +107,7 @@ def _after_status(listed: JobList, job: str | None) -> str:
         return f"tradewind status {newest.name}"
     if newest.paused:
         return f"tradewind budget {job}"
-    return f"tradewind {'events' if has_ended(newest) else 'logs'} {job}{'' if has_ended(newest) else ' --follow'}"
+    return f"tradewind events {job}" if has_ended(newest) else f"tradewind logs {job} --follow"
 
 
 def job_table(listed: JobList, now: float) -> Table:
@@ -154,10 +164,7 @@ def job_detail(job: JobView, now: float) -> RenderableType:
     for rank in sorted((rank for worker in job.workers for rank in worker.paused), key=lambda rank: rank.rank):
         head.append(f"\nrank {rank.rank}: {output.first_line(rank.reason)} for {output.duration(now - rank.since)}")
     if job.checkpoint is not None:
-        age, step = output.duration(now - job.checkpoint.at), job.checkpoint.step
-        folder = output.first_line(job.checkpoint.folder)
-        what = f": step {step} in {folder}" if step is not None else " of its script"
-        head.append(f"\nnewest checkpoint{what}, {age} ago")
+        head.append(f"\nnewest checkpoint: {_checkpoint_text(job.checkpoint, now)}")
     if job.certificate is not None:
         head.append(
             f"\ncertificate: {plain(job.certificate.message)}", "green" if job.certificate.holds else "bold red"
@@ -169,6 +176,14 @@ def job_detail(job: JobView, now: float) -> RenderableType:
     left_out = job.workers_total - len(job.workers)
     more = [f"{output.count(left_out, 'more worker')}; --all shows them"] if left_out > 0 else []
     return Group(head, tables.worker_table(job.workers), *more)
+
+
+def _checkpoint_text(checkpoint: WrittenCheckpoint, now: float) -> str:
+    """Where and when the checkpoint was saved. Without the SDK only the time is known."""
+    ago = f"{output.duration(now - checkpoint.at)} ago"
+    if checkpoint.step is None:
+        return f"saved by the script {ago}"
+    return f"step {checkpoint.step} in {output.first_line(checkpoint.folder)}, {ago}"
 
 
 def shown_phase(job: JobView) -> str:

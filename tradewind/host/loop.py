@@ -16,7 +16,7 @@ from typing import Final, assert_never
 from tradewind import progress
 from tradewind.host.connection import AgentConnection
 from tradewind.host.diagnosis import error_message, hint_of, peer_lost
-from tradewind.host.process import Pipe, TrainerProcess, fork_trainer
+from tradewind.host.process import Pipe, TrainerProcess, code_and_signal, fork_trainer
 from tradewind.host.trainer import Newborn
 from tradewind.protocol import host as protocol
 from tradewind.protocol.host import Abort, Exit, Fork, Stop
@@ -218,7 +218,7 @@ class Host:
             protocol.Exited(
                 trainer.generation,
                 trainer.rank,
-                *protocol.code_and_signal(exitcode),
+                *code_and_signal(exitcode),
                 tail=tuple(trainer.tail.shown()),
                 error=error,
                 peer_lost=exitcode != 0 and not trainer.stalled and peer_lost(trainer.tail.lines()),

@@ -185,6 +185,16 @@ def fork_trainer(generation: int, spec: TrainerSpec) -> TrainerProcess | Newborn
     return TrainerProcess(generation, spec, pid, pidfd, pipes, tail, stacks_fd)
 
 
+def code_and_signal(exitcode: int) -> tuple[int | None, str | None]:
+    """Splits Python's exit code, which is minus the signal's number if a signal ended the process."""
+    if exitcode >= 0:
+        return exitcode, None
+    try:
+        return None, signal.Signals(-exitcode).name
+    except ValueError:
+        return None, f"SIG{-exitcode}"
+
+
 def _fork_with_signals_blocked() -> int:
     """Forks with all signals blocked; they stay blocked in the child."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())

@@ -1,9 +1,10 @@
 """The protocol between the host and its worker-agent.
 
-The agent listens on a Unix stream socket and starts the host with `--socket PATH`; the host connects at once and sends
-`hello` when it is ready. Each message is one JSON object on one line, in UTF-8, whose `type` names the message. Each
-side handles messages in order and ignores unknown fields. The host sends no line longer than 1 MiB and reads none
-longer than 16 MiB. Generations and ranks are integers ≥ 0; (generation, rank) identifies a trainer.
+The agent listens on a Unix stream socket. The host is started with `--socket PATH`, by the agent or in another
+container of the pod. It connects, and sends `hello` when it is ready. Each message is one JSON object on one line, in
+UTF-8, whose `type` names the message. Each side handles messages in order and ignores unknown fields. The host sends no
+line longer than 1 MiB and reads none longer than 16 MiB. Generations and ranks are integers ≥ 0; (generation, rank)
+identifies a trainer.
 
 Start the host in the job's environment (variables included): Python and torch read some variables only once, at start
 and at import (PYTHONHASHSEED, TORCH_LOGS, …). TRADEWIND_GPUS is the number of GPUs that the host must be able to use,
@@ -26,26 +27,26 @@ Agent → host
             group `grace_s` seconds (at most a day) later if it still runs. The answer is `stopped`, at once if there is
             no such trainer.
     abort   {generation, rank, why}
-            Makes the trainer write its Python stacks, then sends SIGKILL to its process group. Its `exited` has `why`
-            in `stalled` and the stacks, at most 4 KiB, in `error`. There is no answer, except `refused`.
+            Makes the trainer write its Python stacks, then sends SIGKILL to its process group. `why` is not empty. The
+            trainer's `exited` has `why` in `stalled` and the stacks in `error`. There is no answer, except `refused`.
     exit    {}
             Ends all trainers like `stop` with a grace of 2 s, then exits with code 0.
 
 Host → agent
 
     hello        {pid, python, torch, warm_s}
-                 The first message, sent once: versions as text, and the seconds that imports took. The host obeys
-                 earlier commands after it. If the host cannot import torch, or use enough GPUs, it sends `refused`
-                 instead and exits with code 1.
+                 The first message, sent once. `python` and `torch` are their versions, `warm_s` is how many seconds the
+                 host took to import modules. The host reads commands only after `hello`; earlier commands wait. If the
+                 host cannot import torch, or cannot use enough GPUs, it sends `refused` instead and exits with code 1.
     forked       {generation, rank, pid}
                  `pid` leads its own session and process group.
     fork_failed  {generation, rank, error}
                  No process was left behind.
     output       {generation, rank, stream: "stdout" | "stderr", lines: [text, …]}
                  Lines in order within a stream. No line is lost: while the agent does not read, trainers wait. Lines
-                 have no line end; a line above 64 KiB is cut and gets a note. A carriage return starts a line again, as
-                 on a terminal: of such a progress bar the host sends its state as a line, at most once a second, and
-                 its last state.
+                 have no line end; a line above 64 KiB is cut and gets a note. A carriage return starts the line again,
+                 as on a terminal. The host sends the current text of such a progress bar at most once a second, and its
+                 last text.
     progress     {generation, rank, reports: [{step, loss | null, nonfinite, samples | null, at}, …]}
                  The script's calls of `tradewind.report`, in order; `at` is in Unix seconds, `loss` is finite. With
                  `nonfinite`, the loss is NaN or infinite, and `loss` is null.
@@ -55,9 +56,11 @@ Host → agent
                   hint | null}
                  The last message of this trainer; the rest of its process group was killed. Either `code` or `signal`
                  (by name) is set. `tail` is the end of stderr, at most 4 KiB: its last 20 lines, or its last traceback
-                 and what follows, at most 60 lines. `error` is the message in its TORCHELASTIC_ERROR_FILE. `peer_lost`
-                 is true if stderr shows that the connection to a peer or to the store broke. `stalled` is the `why` of
-                 the `abort` that ended it. `hint` is advice for people, if stderr shows the cause.
+                 and what follows, at most 60 lines. `stalled` is the `why` of an `abort` of this trainer, empty if none
+                 came. `error` has at most 4096 characters: the message in TORCHELASTIC_ERROR_FILE, or after an `abort`
+                 the Python stacks. `peer_lost` is true if the trainer failed without an `abort` and stderr shows that
+                 its connection to a peer or to the store broke. `hint` is advice for people, if `code` is above 0 and
+                 stderr shows the cause.
     stopped      {generation}
                  Follows the `exited` of every trainer that the `stop` ended.
     refused      {why, unfit}
@@ -66,11 +69,10 @@ Host → agent
 """
 
 import os
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, assert_never
 
 from tradewind.protocol.lines import Count, Lines, RankNumber, Unreadable, Within
 from tradewind.protocol.steps import StepReport
@@ -80,7 +82,9 @@ COMMAND_LIMIT_BYTES: Final = 16 * 1024 * 1024
 MESSAGE_LIMIT_BYTES: Final = 4 * 1024 * 1024
 """Longest line that an agent reads; a host sends none longer than 1 MiB."""
 EXIT_GRACE_S: Final = 2.0
+"""Seconds from SIGTERM to SIGKILL of the trainers that still run when the host exits."""
 LONGEST_GRACE_S: Final = 86400
+"""Most seconds from SIGTERM to SIGKILL that a `stop` may request."""
 
 Stream = Literal["stdout", "stderr"]
 
@@ -214,7 +218,7 @@ decode_message = _messages.decode
 
 
 def decode_command(line: bytes) -> Command:
-    """Raises `Unreadable` for an invalid line, and for a command that no host can obey."""
+    """Decodes a command. Raises `Unreadable` if the line is no command, or if no host could obey the command."""
     if len(line) >= COMMAND_LIMIT_BYTES:
         raise Unreadable(f"longer than {COMMAND_LIMIT_BYTES} bytes")
     command = _commands.decode(line)
@@ -224,25 +228,19 @@ def decode_command(line: bytes) -> Command:
                 raise Unreadable("fork.trainers: each rank must be listed once")
             for trainer in trainers:
                 _check_trainer(trainer)
+        case Abort(why=""):
+            raise Unreadable("abort.why: must not be empty")
         case Stop() | Abort() | Exit():
             pass
+        case _:
+            assert_never(command)
     return command
 
 
 def installed_host() -> Path | None:
-    """Returns the path of the host's file. The agent does not import it: it runs in the job's environment."""
+    """Returns the path of the installed host's `__main__.py`; None if there is none. The job's interpreter runs it."""
     file = Path(__file__).parents[1] / "host" / "__main__.py"
     return file if file.is_file() else None
-
-
-def code_and_signal(exitcode: int) -> tuple[int | None, str | None]:
-    """Splits Python's exit code, which is minus the signal's number if a signal ended the process."""
-    if exitcode >= 0:
-        return exitcode, None
-    try:
-        return None, signal.Signals(-exitcode).name
-    except ValueError:
-        return None, f"SIG{-exitcode}"
 
 
 def _check_trainer(trainer: TrainerSpec) -> None:
@@ -252,16 +250,17 @@ def _check_trainer(trainer: TrainerSpec) -> None:
         raise Unreadable("fork.trainers: 'program' needs 'script'")
     for name, text in (("script", trainer.script), ("module", trainer.module), ("cwd", trainer.cwd)):
         if text is not None and (not text or not _is_plain(text)):
-            raise Unreadable(f"fork.trainers.{name}: must be a string without NUL, not {text!r:.80}")
+            wanted = "non-empty text that the system can encode, without NUL"
+            raise Unreadable(f"fork.trainers.{name}: must be {wanted}, not {text!r:.80}")
     if not all(map(_is_plain, trainer.argv)):
-        raise Unreadable("fork.trainers.argv: each argument must be a string without NUL")
+        raise Unreadable("fork.trainers.argv: each argument must be text that the system can encode, without NUL")
     for name, value in trainer.env.items():
         if not name or "=" in name or not _is_plain(name) or not _is_plain(value):
             raise Unreadable(f"fork.trainers.env: an environment cannot contain {name!r:.80} with its value")
 
 
 def _is_plain(value: str) -> bool:
-    """True if the system accepts it as an argument, a variable or a path."""
+    """True if the system can encode the text and it has no NUL, as arguments, variables and paths require."""
     try:
         return b"\0" not in os.fsencode(value)
     except UnicodeEncodeError:

@@ -3,9 +3,10 @@
 - `say` prints one line for people on standard error.
 - TRADEWIND_TRACE=FOLDER makes each trainer write one line of JSON for each event: `at` in seconds of the machine's
   monotonic clock, `what`, and the rank, generation and step.
-- TRADEWIND_FAULTS="rank:step:phase:signal[,…]", e.g. "2:10:in_sum:SIGKILL", makes the trainer send a signal to itself.
-  `rank` is its rank in the current world; `*` stands for any rank, or any step. The all-reduces after the last step, by
-  which all ranks agree to end, have the step number `steps`. A fault happens once in each process.
+- TRADEWIND_FAULTS="rank:step:phase:signal[,…]" makes the trainer send a signal to itself, e.g.
+  "2:10:in_all_reduce:SIGKILL". `rank` is its rank in the current world; `*` stands for any rank, or any step. The
+  all-reduces after the last step, by which all ranks agree to end, have the step number `steps`. A fault happens once
+  in each process.
 """
 
 import json
@@ -24,9 +25,9 @@ TRACE: Final = "TRADEWIND_TRACE"
 FAULTS: Final = "TRADEWIND_FAULTS"
 PHASES: Final = (
     "compute",
-    "before_sum",
-    "in_sum",
-    "after_sum",
+    "before_all_reduce",
+    "in_all_reduce",
+    "after_all_reduce",
     "applied",
     "switched",
     "building",

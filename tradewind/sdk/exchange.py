@@ -133,10 +133,10 @@ class Exchange:
         self.publish()
         world = self._current_world()
         if world.is_active:
-            tools.faults("before_sum", world.rank, own.step)
+            tools.faults("before_all_reduce", world.rank, own.step)
         works = self._launch(built.group, own, world)
         if world.is_active:
-            tools.faults("in_sum", world.rank, own.step)
+            tools.faults("in_all_reduce", world.rank, own.step)
         done = self._finished(built, works)
         if not done and any(work is not None and not work.is_completed() for work in works):
             built.group.leave_behind(self._buckets.give_up(own.step))
@@ -147,7 +147,7 @@ class Exchange:
             tools.trace("fell_out", world.rank, world.generation, own.step)
             return None
         if world.is_active:
-            tools.faults("after_sum", world.rank, own.step)
+            tools.faults("after_all_reduce", world.rank, own.step)
         return Reduced(words, world, switched)
 
     def commit(self, reduced: Reduced, step: int) -> None:

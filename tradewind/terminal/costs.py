@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
+from controlplane.catalog.links import BYTES_PER_GIB
 from messages.costs import CostLine, CostView
 from tradewind.terminal import output, tables
 
-BYTES_PER_GIB = 1 << 30
 WASTES = ("starting", "recovering", "idle")
 
 

@@ -14,6 +14,7 @@ import msgspec
 from controlplane.clouds.gke.fleet_file import GkeFleet
 from controlplane.fleet.files import read_fleet
 from runtime.errors import TradewindError, UserError
+from runtime.exit_codes import EXIT_USER_ERROR
 from tradewind.client.api import connected
 from tradewind.client.jobfile import read_job
 from tradewind.terminal.foreground import quiet_logs
@@ -23,7 +24,6 @@ from tradewind.trial.gcloud import Gcloud
 from tradewind.trial.money_checks import worst_case_usd
 from tradewind.trial.stage import Bounds, Scarce, Trial
 
-EXIT_USAGE = 2
 SCARCE = "a2-highgpu-1g/nvidia-tesla-a100/us-central1-a"
 
 
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TradewindError as error:
         hint = getattr(error, "hint", "")
         print(f"{error}\nNext: {hint}" if hint else error, file=sys.stderr)
-        return EXIT_USAGE
+        return EXIT_USER_ERROR
 
 
 async def _main(given: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from runtime.errors import TradewindError, UserError
+from runtime.exit_codes import EXIT_FAILED
 from tradewind.trial import job_checks, money_checks, refusal_checks, setup_checks
 from tradewind.trial.commands import WouldChange
 from tradewind.trial.stage import Trial
@@ -32,12 +33,12 @@ CLEANED_UP = (
     "The job is stopped and the probes are deleted. The clusters stay and cost money: docs/gke.md, Take it down."
 )
 
-EXIT_FAILED = 1
-EXIT_SPENT = 3
+EXIT_LIMIT = 4
+"""The money was spent before the end. `deploy/gke-trial.sh` uses it also for the time."""
 
 
 async def run_all(trial: Trial, names: Collection[str], max_usd: float, say: Say) -> int:
-    """Run the checks. Returns 0 if none failed, 1 if a check failed, 3 if the money was spent before the end."""
+    """Run the checks. Returns 0 if none failed, 1 if a check failed, 4 if the money was spent before the end."""
     verdicts: list[Verdict] = []
     is_spent = False
     for name, check in CHECKS.items():
@@ -55,7 +56,7 @@ async def run_all(trial: Trial, names: Collection[str], max_usd: float, say: Say
     say(f"{summary_of(verdicts)}; the job has cost {cost} of {max_usd:g} USD")
     if any(verdict.result is Result.FAIL for verdict in verdicts):
         return EXIT_FAILED
-    return EXIT_SPENT if is_spent else 0
+    return EXIT_LIMIT if is_spent else 0
 
 
 async def clean_up(trial: Trial, say: Say) -> int:

@@ -19,7 +19,7 @@ from runtime.kubernetes.configuration import ApiConfiguration, connected, from_p
 from runtime.logs import logger
 from runtime.process import Stop
 from runtime.role import RoleLoop
-from runtime.settings import BusSettings
+from runtime.settings import bus_settings_of
 from tradewind.protocol.host import installed_host
 
 
@@ -29,7 +29,7 @@ async def main(settings: KubernetesSettings, stop: Stop) -> int:
 
 async def control(settings: KubernetesSettings, configuration: ApiConfiguration, stop: Stop) -> int:
     cluster = ClusterName(settings.cluster)
-    async with opened(cluster, _bus_settings(settings), stop, settings.takeover_s) as opening:
+    async with opened(cluster, bus_settings_of(settings, f"cluster/{cluster}"), stop, settings.takeover_s) as opening:
         if opening is not None:
             async with connected(configuration, f"tradewind-cluster-controller/{cluster}") as api:
                 await _control(settings, opening, api, stop)
@@ -89,12 +89,3 @@ def _host_file(settings: KubernetesSettings) -> Path:
         return file
     hint = "set TRADEWIND_HOST_FILE to its path in the image of the agents"
     raise UserError("The host (tradewind/host) is not installed beside this controller", hint)
-
-
-def _bus_settings(settings: KubernetesSettings) -> BusSettings:
-    return BusSettings(
-        url=settings.nats_url,
-        name=f"cluster/{settings.cluster}",
-        connect_timeout_s=settings.connect_timeout_s,
-        credentials=settings.nats_credentials,
-    )

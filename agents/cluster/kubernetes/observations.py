@@ -16,7 +16,8 @@ from runtime.kubernetes.objects import Condition, Node, Pod, PodStatus, Terminat
 ZONE_LABEL = "topology.kubernetes.io/zone"
 STALE_NOTICE_S = 300.0
 """Seconds after its deadline until a notice without a boot id is that of an earlier machine."""
-NOTICE_AT_MOST_S = 3600.0
+NODE_NOTICE_AT_MOST_S = 3600.0
+"""Seconds to which the notice of a node is shortened."""
 DRAIN_S = 60.0
 """Seconds that workers have on a cordoned node. Evicted pods have their own deadlines."""
 GOING_TAINTS = ("node.cloudprovider.kubernetes.io/shutdown", "ToBeDeletedByClusterAutoscaler")
@@ -132,7 +133,7 @@ def _announced(node: Node, now_unix_s: float) -> tuple[float | None, str]:
     meant, booted = annotations.get(NOTICE_BOOT_ANNOTATION), node.status.node_info.boot_id
     if meant and booted and meant != booted:
         return None, ""
-    remaining_s = round(min(max(0.0, deadline_unix_s - now_unix_s), NOTICE_AT_MOST_S), 3)
+    remaining_s = round(min(max(0.0, deadline_unix_s - now_unix_s), NODE_NOTICE_AT_MOST_S), 3)
     return remaining_s, annotations.get(NOTICE_WHY_ANNOTATION) or "the machine will be terminated"
 
 

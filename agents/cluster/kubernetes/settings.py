@@ -12,12 +12,11 @@ from agents.clouds.interface import NodeTraits
 from agents.clouds.registry import DEFAULT, cloud_of
 from agents.cluster.kubernetes.manifest import Taint
 from messages.ids import Name
-from runtime.settings import read_settings
+from runtime.settings import read_settings_with_kubeconfig
 
 ENDING_S = 5.0
 """Seconds that an agent needs to end its trainers and itself after a notice is over."""
 TAINTS_PATTERN = r"^([^=:,]+=[^=:,]*:(NoSchedule|PreferNoSchedule|NoExecute)(,|\Z))*\Z"
-KUBECONFIG_VARIABLE = "KUBECONFIG"
 
 
 class KubernetesSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -89,8 +88,6 @@ class KubernetesSettings(Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def read_kubernetes_settings(environ: Mapping[str, str] = os.environ) -> KubernetesSettings:
-    named = {"kubeconfig": environ.get(KUBECONFIG_VARIABLE) or None}
-    given = {} if environ.get("TRADEWIND_KUBECONFIG") else named
-    settings = read_settings(KubernetesSettings, environ, given)
+    settings = read_settings_with_kubeconfig(KubernetesSettings, environ)
     cloud_of(settings.cloud)  # raises `UserError` for an unknown cloud
     return settings

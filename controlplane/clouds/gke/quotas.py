@@ -6,6 +6,7 @@ A metric that Compute does not list limits nothing here; if it does limit, GKE r
 import re
 from collections.abc import Iterable, Iterator
 
+from controlplane.catalog.machine_types import vcpus_of
 from controlplane.clouds.gke.settings import GkeConfig
 from controlplane.clouds.interface import PROJECT, Needs, PoolPlan, Quota, QuotaKey
 from controlplane.clouds.outcomes import QuotaExceeded, Shortfall
@@ -24,10 +25,6 @@ _CPUS = {"e2": "CPUS", "f1": "CPUS", "g1": "CPUS", "n1": "CPUS", "g2": "CPUS"} |
 }
 """CPU metrics by machine series. Not verified at Google: G2 machines count against `CPUS`."""
 _DISKS = {"pd-standard": "DISKS_TOTAL_GB", "pd-balanced": "SSD_TOTAL_GB", "pd-ssd": "SSD_TOTAL_GB"}
-_SHARED_CORE = {"e2-micro": 2, "e2-small": 2, "e2-medium": 2, "f1-micro": 1, "g1-small": 1}
-_VCPUS = re.compile(r"-(?:standard|highmem|highcpu)-(\d+)\Z|(?:\A|-)custom-(\d+)-")
-_VCPUS_PER_GPU = {"a2-highgpu": 12, "a2-ultragpu": 12, "a3-highgpu": 26}
-_BY_GPUS = re.compile(r"(.+)-(\d+)g\Z")
 _AMOUNT = r"(\d{1,15}(?:\.\d*)?)"
 _SHORT = re.compile(
     r"insufficient (regional|project) quota to satisfy request: resource \"(\w+)\": "
@@ -54,7 +51,7 @@ def needs(plan: PoolPlan, quotas: Iterable[Quota], config: GkeConfig) -> Needs:
     found = {QuotaKey(region, "INSTANCES"): 1}
     if not config.nodes.private:
         found[QuotaKey(region, "IN_USE_ADDRESSES")] = 1
-    vcpus, series = _vcpus(kind.machine_type), kind.machine_type.partition("-")[0]
+    vcpus, series = vcpus_of(kind.machine_type), kind.machine_type.partition("-")[0]
     if vcpus:
         found[QuotaKey(PROJECT, "CPUS_ALL_REGIONS")] = vcpus
     if vcpus and series in _CPUS:
@@ -103,14 +100,3 @@ def _inside(said: str) -> str:
     """Compute's message, which GKE puts inside a longer text; the whole text if it is not found."""
     found = _INSIDE.search(said)
     return found[0] if found is not None else said
-
-
-def _vcpus(machine_type: str) -> int | None:
-    if machine_type in _SHARED_CORE:
-        return _SHARED_CORE[machine_type]
-    named = _VCPUS.search(machine_type)
-    if named is not None:
-        return int(named[1] or named[2])
-    by_gpus = _BY_GPUS.match(machine_type)
-    per_gpu = _VCPUS_PER_GPU.get(by_gpus[1]) if by_gpus is not None else None
-    return per_gpu * int(by_gpus[2]) if by_gpus is not None and per_gpu is not None else None

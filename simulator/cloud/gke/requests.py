@@ -6,6 +6,7 @@ from typing import Any
 
 from google.cloud import container_v1
 
+from simulator.accounts import DEFAULT_ACCOUNT
 from simulator.cloud.model import refusals
 from simulator.cloud.model.machines import machine, may_take
 from simulator.cloud.model.names import Path, parse
@@ -24,7 +25,6 @@ from simulator.market.markets import ACCELERATORS, CPU
 
 DEFAULT_MACHINE = "e2-medium"
 DEFAULT_POOL = "default-pool"
-DEFAULT_ACCOUNT = "default"
 _EFFECTS = {
     container_v1.NodeTaint.Effect.NO_SCHEDULE: TaintEffect.NO_SCHEDULE,
     container_v1.NodeTaint.Effect.PREFER_NO_SCHEDULE: TaintEffect.PREFER_NO_SCHEDULE,

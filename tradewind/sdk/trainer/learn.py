@@ -40,9 +40,9 @@ def learn(turn: Turn, event: events.TrainerEvent) -> None:
         case events.WaitedLong():
             _waited_long(turn)
         case events.CollectiveEnded(_, ok):
-            _collective_ended(turn, ok)
+            _collective_ended(turn, ok=ok)
         case events.StepFailed():
-            _step_failed(turn)
+            _collective_ended(turn, ok=False)
         case events.Started(_, done):
             _started(turn, done)
         case events.CaughtUp():
@@ -101,22 +101,17 @@ def _waited_long(turn: Turn) -> None:
         turn.report()
 
 
-def _collective_ended(turn: Turn, ok: bool) -> None:
+def _collective_ended(turn: Turn, *, ok: bool) -> None:
     was_reported = turn.leave_collective()
     world = turn.state.world
     if world is not None and (not ok or turn.state.is_halted):
-        _fall_out(turn, world, failed=not ok)
+        if turn.state.is_halted:
+            turn.park()
+        else:
+            turn.break_world(world)
         turn.cut(world.generation + 1)
     elif was_reported:
         turn.report()
-
-
-def _step_failed(turn: Turn) -> None:
-    world = turn.state.world
-    assert world is not None
-    turn.leave_collective()
-    _fall_out(turn, world, failed=True)
-    turn.cut(world.generation + 1)
 
 
 def _step_reduced(turn: Turn, event: events.StepReduced) -> None:
@@ -174,13 +169,6 @@ def _gave_up(turn: Turn, event: events.GaveUp) -> None:
     if turn.state.world is not None:
         turn.change(waits=event.why, rests_until_s=turn.now_s + event.rest_s if event.rest_s else None)
         turn.break_world(turn.state.world)
-
-
-def _fall_out(turn: Turn, world: World, *, failed: bool) -> None:
-    if failed and not turn.state.is_halted:
-        turn.break_world(world)
-    else:
-        turn.park()
 
 
 def _earlier(steps: int, ends_after: int | None) -> int:

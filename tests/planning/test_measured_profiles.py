@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controlplane.capacity.profiling import coarse, combined, is_significant, knows_any
+from controlplane.planning.measured_profiles import coarse, combined, is_significant, knows_any
 from controlplane.planning.profiles import PEAK_TFLOPS, profile_of
 from controlplane.throughput.profile import Compute, Profile
 from messages.criteria import StepProfile, StepTime

@@ -228,7 +228,8 @@ def _sends_at_s(state: ClusterState) -> float:
         return state.link.since_s
     if sending.whole and sending.whole_at_s is not None:
         return max(sending.at_s + rules.report_gap_s, sending.whole_at_s + rules.whole_gap_s)
-    return sending.at_s + (rules.report_gap_s if sending.unsent else rules.report_every_s)
+    gap_s = min(rules.report_gap_s + rules.report_gap_of_worker_s * len(state.places), rules.report_gap_most_s)
+    return sending.at_s + (gap_s if sending.unsent else rules.report_every_s)
 
 
 def _deadlines(state: ClusterState, now_s: float) -> Iterator[float]:

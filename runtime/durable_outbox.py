@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from runtime.backoff import pauses
 from runtime.errors import BusUnavailable
 from runtime.logs import logger
+from runtime.retry import Backoff
 
 RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 2.0
@@ -66,12 +66,15 @@ class DurableOutbox(Generic[Item]):
         return True
 
     async def _send_until_stored(self, item: Item) -> None:
-        for tries, pause_s in enumerate(pauses(RETRY_FIRST_S, RETRY_MOST_S)):
+        backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S)
+        is_first = True
+        while True:
             try:
                 await self._send(item)
             except BusUnavailable as error:
-                if tries == 0:
+                if is_first:
                     self._log.warning("waits_for_bus", what=self._what, why=str(error))
-                await asyncio.sleep(pause_s)
+                is_first = False
+                await backoff.wait()
             else:
                 return

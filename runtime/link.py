@@ -21,9 +21,10 @@ import nats.js.errors
 from nats.aio.client import Client
 from nats.js import JetStreamContext, api
 
-from runtime.backoff import pause_after, pauses
+from runtime.backoff import pause_after
 from runtime.errors import BusAway, BusClosed, BusRefused, BusUnavailable, Conflict, NoAnswer, TooLarge, UserError
 from runtime.logs import Once, logger
+from runtime.retry import Backoff
 from runtime.settings import BusSettings
 from runtime.transport import Transport
 from runtime.waiting import cancellation_preserved
@@ -142,7 +143,8 @@ class Link:
         """Waits for the connection, then calls `make`. Retries if that is safe: `NotTaken`, or `harmless_twice`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        for pause_s in pauses(_CALL_FIRST_S, _CALL_MOST_S):
+        backoff = Backoff(_CALL_FIRST_S, _CALL_MOST_S)
+        while True:
             left_s = deadline - loop.time()
             try:
                 await self.until_connected(max(0.0, left_s))
@@ -151,10 +153,10 @@ class Link:
                         return await make()
             except BusUnavailable as error:
                 again = (harmless_twice or isinstance(error, NotTaken)) and not isinstance(error, TooLarge)
+                pause_s = backoff.next_s()
                 if not again or loop.time() + pause_s >= deadline:
                     raise
             await asyncio.sleep(pause_s)
-        raise AssertionError("pauses have no end")
 
     def _options(self) -> dict[str, Any]:
         return {

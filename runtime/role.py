@@ -3,8 +3,9 @@
 Quick effects are performed in the core's order. For a slow effect, the shell returns a coroutine: it runs as a task,
 and its result is a new event.
 
-Some cores decide on all waiting events at once. After such a decision the loop pauses for as long as the decision
-computed, at most `PAUSE_MOST_S`. So with a larger state more events share a decision, and other tasks can run.
+Some cores decide on all waiting events at once. After such a decision the loop pauses for `PAUSE_SHARE` times as long
+as the decision computed, at most `PAUSE_MOST_S`. So with a larger state more events share a decision, and other tasks
+can run.
 """
 
 import asyncio
@@ -25,7 +26,8 @@ BATCH_AT_MOST = 10_000
 """Maximum number of events in one decision, for cores that decide on many."""
 PAUSE_LEAST_S = 0.002
 """Seconds of computing below which no pause follows a decision."""
-PAUSE_MOST_S = 0.05
+PAUSE_SHARE = 3.0
+PAUSE_MOST_S = 0.1
 """Seconds, the longest pause after a decision. It ends earlier at the core's own deadline, and with the answer to a
 slow effect, for which the core waits."""
 LATE_S = 0.1
@@ -131,7 +133,7 @@ class RoleLoop(Generic[State, Event, Effect]):
         if computed_s >= PAUSE_LEAST_S:
             left_s = PAUSE_MOST_S if wake_at_s is None else max(0.0, wake_at_s - now_s)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(computed_s, PAUSE_MOST_S, left_s)):
+                async with asyncio.timeout(min(PAUSE_SHARE * computed_s, PAUSE_MOST_S, left_s)):
                     await self._answered.wait()
             await asyncio.sleep(0)
             return self._clock.monotonic_s() - began_s

@@ -21,7 +21,7 @@ def priced(catalog: Catalog, offers: Iterable[Offer]) -> tuple[CatalogOffer, ...
     found: dict[CatalogOffer, None] = {}
     for offer in offers:
         known = catalog.find_kind(offer.kind)
-        if known is not None and known.gpus == offer.kind.accelerators:
+        if known is not None:
             found[known] = None
     return tuple(found)
 

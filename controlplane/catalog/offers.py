@@ -46,7 +46,9 @@ class Catalog(Struct, frozen=True, dict=True):
         return self._by_key.get((zone, machine_type, accelerator))
 
     def find_kind(self, kind: MachineKind) -> Offer | None:
-        return self.find(kind.zone, kind.machine_type, kind.accelerator)
+        """The offer of this kind. None if its machines have another number of GPUs, whose price differs."""
+        offer = self.find(kind.zone, kind.machine_type, kind.accelerator)
+        return offer if offer is not None and offer.gpus == kind.accelerators else None
 
     def select(self, *, accelerators: frozenset[str] | None = None, region: str = "") -> Iterator[Offer]:
         """Offers of these accelerators; `region` is a region, a zone, or a prefix that ends in `-`, such as `us-`."""

@@ -24,6 +24,8 @@ from runtime.backoff import pause_after
 TOMBSTONES_AT_MOST = 20_000
 FORGIVEN_S = 60.0
 """Seconds after the end of a bar before the worker's failures are forgotten, if its trainers train."""
+HEARD_AGAIN_S = 0.5
+"""Seconds within which an old message of a worker changes nothing: its controller repeats what it sent directly."""
 OF_EARLIER_JOB = "it belongs to an earlier job of this name"
 
 Value = TypeVar("Value")
@@ -43,6 +45,9 @@ def hear_worker(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, 
     if is_old_message(known, status):
         # The cluster-controller adds the zone and the node, which the worker itself may not know.
         zone, node = known.zone or status.zone, known.node or status.node
+        is_same = (presence, zone, node) == (known.presence, known.zone, known.node)
+        if is_same and heard_s - known.heard_s < HEARD_AGAIN_S:
+            return job
         return put(job, replace(known, heard_s=max(known.heard_s, heard_s), presence=presence, zone=zone, node=node))
     heard = Worker(
         worker=status.worker,

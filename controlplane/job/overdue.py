@@ -6,10 +6,10 @@ from controlplane.job.state import Job
 from controlplane.job.stopping import grace_s, is_ending
 from controlplane.job.texts import not_parked
 from controlplane.job.workers import Worker
-from messages.ids import WorkerId
+from messages.ids import Generation, WorkerId
 from messages.records import Phase
 from messages.workers import WorkerPhase
-from messages.worlds import Assignment, Member
+from messages.worlds import Assignment
 
 OVERSLEPT_S = 0.1
 """Seconds after a deadline from which this process counts as late itself: workers may have answered in time."""
@@ -20,19 +20,31 @@ PARK_ALIVE_S = 2.0
 HUNDRED_ANSWER_S = 0.01
 """Seconds added for each hundred workers: in large worlds halts and answers take longer."""
 
+_PARKED = frozenset((WorkerPhase.PARKED, WorkerPhase.IDLE, WorkerPhase.LEAVING))
+_STARTED = frozenset((WorkerPhase.READY, WorkerPhase.ENDED))
+
 Overdue = list[tuple[Worker, str]]
 
 
 @remembered
 def unready(job: Job) -> list[WorkerId]:
     """Members that are there but have not reported that their trainers started or switched."""
-    return [worker.worker for member, worker in current_members(job) if not _is_ready(job, member, worker)]
+    world, here = job.record.assignment, current_members(job)
+    if world is not None and world.live is not None:
+        return [
+            worker.worker
+            for member, worker in here
+            if not has_finished(job, member) and not has_entered(world, member, worker)
+        ]
+    generation = job.record.generation
+    return [worker.worker for _, worker in here if worker.generation != generation or worker.phase not in _STARTED]
 
 
 @remembered
 def unparked(job: Job) -> list[WorkerId]:
     """Members of the halted worlds that are there and may still have trainers in them."""
-    return [worker.worker for worker in concerned(job) if not _is_parked(job, worker)]
+    generation, ends = job.record.generation, is_ending(job)
+    return [worker.worker for worker in concerned(job) if not _is_parked(worker, generation, ends=ends)]
 
 
 def has_switched(job: Job, world: Assignment) -> bool:
@@ -48,26 +60,14 @@ def some_switched(job: Job, world: Assignment) -> bool:
     return any(trainer.active and trainer.generation >= world.generation for trainer in trainers)
 
 
-def _is_ready(job: Job, member: Member, worker: Worker) -> bool:
-    world = job.record.assignment
-    if world is not None and world.live is not None:
-        return has_finished(job, member) or has_entered(world, member, worker)
-    obeys = worker.generation == job.record.generation
-    return obeys and worker.phase in (WorkerPhase.READY, WorkerPhase.ENDED)
-
-
-def _is_parked(job: Job, worker: Worker) -> bool:
-    """True if its trainers have parked; if no world follows, they must have ended."""
-    if is_ending(job) and worker.trainers:
-        return False
-    for trainer in worker.trainers:
-        if trainer.parked < job.record.generation:
-            break
-    else:
-        if worker.trainers:
+def _is_parked(worker: Worker, generation: Generation, *, ends: bool) -> bool:
+    """True if its trainers have parked; if no world follows (`ends`), they must have ended."""
+    if worker.trainers:
+        if ends:
+            return False
+        if all(trainer.parked >= generation for trainer in worker.trainers):
             return True
-    obeys = worker.generation >= job.record.generation
-    return obeys and worker.phase in (WorkerPhase.PARKED, WorkerPhase.IDLE, WorkerPhase.LEAVING)
+    return worker.generation >= generation and worker.phase in _PARKED
 
 
 def silent(job: Job, now_s: float) -> Overdue:
@@ -155,7 +155,9 @@ def _park_by_s(job: Job, worker: Worker, halted_s: float, limit_s: float) -> flo
 def _park_limit_s(job: Job, everybody: list[Worker], late: int) -> float:
     """Seconds to park. Longer if no worker has parked: probably the halt did not arrive."""
     timeouts = job.spec.timeouts
-    answered = late < len(everybody) and any(each.trainers and _is_parked(job, each) for each in everybody)
+    answered = late < len(everybody) and any(
+        each.trainers and _is_parked(each, job.record.generation, ends=is_ending(job)) for each in everybody
+    )
     return timeouts.park_s if answered else max(timeouts.park_s, timeouts.suspect_s)
 
 

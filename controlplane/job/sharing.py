@@ -16,10 +16,9 @@ from msgspec.structs import replace
 
 from controlplane.job import texts
 from controlplane.job.overdue import patience_s
-from controlplane.job.queries import TOPOLOGY_FRESH_S, hears_any_cluster
+from controlplane.job.queries import TOPOLOGY_FRESH_S, hears_any_cluster, remembered
 from controlplane.job.state import Cluster, Job
 from messages.ids import ClusterName, WorkerId
-from messages.workers import WorkerPhase
 
 DOUBLINGS_AT_MOST = 3
 """How often the time limit for a share is doubled."""
@@ -35,7 +34,7 @@ def wanted_by_cluster(job: Job) -> Counts:
     if job.supply.awaits_placement or (job.gathers_until_s is not None and job.supply.placement is None):
         return {name: cluster.keeps for name, cluster in sorted(job.clusters.items())}
     if job.supply.placement is not None:
-        staying = _held(job, but_noticed=True)
+        staying = _staying(job)
         return {name: max(job.supply.placement.get(name, 0), min(1, staying[name])) for name in names}
     if len(names) == 1:
         return {names[0]: job.record.wanted}
@@ -58,7 +57,7 @@ def judge_shares(job: Job, now_s: float) -> Job:
     if not hears_any_cluster(job, now_s):
         unknown = {name: replace(cluster, behind_s=None) for name, cluster in job.clusters.items()}
         return replace(job, clusters=unknown)
-    wanted, warm = wanted_by_cluster(job), _warm_by_cluster(job)
+    wanted, warm = wanted_by_cluster(job), job.workers.warm
     clusters = {
         name: _judged(cluster, wanted[name], warm[name], share_patience_s(job), now_s)
         for name, cluster in job.clusters.items()
@@ -132,21 +131,26 @@ def filled(counts: Counts, wanted: int, limits: Counts) -> Counts:
     return filled | dict.fromkeys(lowest[:rest], level + 1)
 
 
-def _held(job: Job, *, but_noticed: bool = False) -> Counter[ClusterName]:
+@remembered
+def _held(job: Job) -> Counter[ClusterName]:
     """Members of the current and the prepared world, by cluster."""
+    return _members_by_cluster(job, frozenset())
+
+
+@remembered
+def _staying(job: Job) -> Counter[ClusterName]:
+    """The same without those that have a notice."""
+    return _members_by_cluster(job, job.workers.noticed)
+
+
+def _members_by_cluster(job: Job, leaving: Collection[WorkerId]) -> Counter[ClusterName]:
     counts: Counter[ClusterName] = Counter()
     counted: Collection[WorkerId] = ()
     for world in (job.record.assignment, job.record.prepared):
         if world is not None:
             counts += world.by_cluster
             left_out = {*(world.by_worker.keys() - job.workers.keys()), *(world.by_worker.keys() & counted)}
-            left_out |= world.by_worker.keys() & job.workers.noticed if but_noticed else set()
+            left_out |= world.by_worker.keys() & leaving
             counts.subtract(Counter(world.by_worker[name].cluster for name in left_out))
             counted = world.by_worker.keys()
     return counts
-
-
-def _warm_by_cluster(job: Job) -> Counter[ClusterName]:
-    """Warm workers that reported, by cluster."""
-    here = job.workers.values()
-    return Counter(each.cluster for each in here if each.seq >= 0 and each.phase is not WorkerPhase.WARMING)

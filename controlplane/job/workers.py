@@ -3,6 +3,7 @@
 A decision copies the table once and changes its copy in place, so a batch of ten thousand facts costs one copy.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Self
 
@@ -48,12 +49,14 @@ class Worker(Struct, frozen=True, gc=False):
 class Workers(dict[WorkerId, Worker]):
     """A table of workers. Only `put` and `drop` change it; they maintain the indexes."""
 
-    __slots__ = ("answers", "changed", "exited", "finished", "live", "noticed", "overdue", "silent")
+    __slots__ = ("answers", "changed", "exited", "finished", "live", "noticed", "overdue", "silent", "warm")
 
     def __init__(self, workers: Iterable[Worker] = ()) -> None:
         super().__init__()
         self.live = 0
         """Number of workers with live trainers."""
+        self.warm: Counter[ClusterName] = Counter()
+        """By cluster: number of warm workers that reported."""
         self.silent: set[WorkerId] = set()
         self.noticed: set[WorkerId] = set()
         self.exited: set[WorkerId] = set()
@@ -73,7 +76,7 @@ class Workers(dict[WorkerId, Worker]):
         """A copy that one decision may change."""
         copied = type(self)()
         copied.update(self)
-        copied.live = self.live
+        copied.live, copied.warm = self.live, self.warm.copy()
         copied.silent, copied.noticed, copied.exited = set(self.silent), set(self.noticed), set(self.exited)
         copied.finished, copied.overdue = set(self.finished), set(self.overdue)
         return copied
@@ -92,6 +95,8 @@ class Workers(dict[WorkerId, Worker]):
 
     def _index(self, worker: Worker) -> None:
         name = worker.worker
+        if _is_warm(worker):
+            self.warm[worker.cluster] += 1
         if worker.presence is Presence.SILENT:
             self.silent.add(name)
         if worker.noticed is not None:
@@ -109,6 +114,8 @@ class Workers(dict[WorkerId, Worker]):
         if worker is None:
             return
         name = worker.worker
+        if _is_warm(worker):
+            self.warm[worker.cluster] -= 1
         if worker.presence is Presence.SILENT:
             self.silent.discard(name)
         if worker.noticed is not None:
@@ -119,3 +126,7 @@ class Workers(dict[WorkerId, Worker]):
             self.live -= 1
             self.finished.discard(name)
             self.overdue.discard(name)
+
+
+def _is_warm(worker: Worker) -> bool:
+    return worker.seq >= 0 and worker.phase is not WorkerPhase.WARMING

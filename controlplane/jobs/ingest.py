@@ -64,8 +64,6 @@ class Ingest:
         self.dropped: Counter[str] = Counter()
         """Refused messages, by reason."""
         self._views: dict[ClusterName, ClusterView] = {}
-        self.mismatches = 0
-        """Reports that did not fit, so that the whole state was requested."""
         self._log = logger(epoch=context.leadership.epoch)
         self._log_once = Once()
 
@@ -107,7 +105,6 @@ class Ingest:
 
     def _ask_for_whole(self, view: ClusterView, mismatch: Mismatch) -> None:
         if mismatch.ask is not None:
-            self.mismatches += 1
             self._log.info("report_missed", cluster=view.cluster, why=mismatch.why)
             self._context.bus.publish(subjects.cluster_command(view.cluster), mismatch.ask)
 

@@ -1,7 +1,7 @@
 """Exact amounts of money: whole numbers in fine units, rounded only when they are shown."""
 
 from collections.abc import Mapping
-from typing import NewType, TypeVar
+from typing import TypeVar
 
 from controlplane.catalog.links import BYTES_PER_GIB
 from controlplane.catalog.money import MicroDollars
@@ -10,17 +10,14 @@ K = TypeVar("K")
 
 MS_PER_HOUR = 3_600_000
 
-NodeCost = NewType("NodeCost", int)
-"""Micro-dollars an hour × milliseconds."""
-EgressCost = NewType("EgressCost", int)
-"""Micro-dollars a GiB × bytes."""
-
 
 def node_money(cost: int) -> MicroDollars:
+    """Money of a cost in micro-dollars an hour × milliseconds."""
     return MicroDollars((2 * cost + MS_PER_HOUR) // (2 * MS_PER_HOUR))
 
 
 def egress_money(cost: int) -> MicroDollars:
+    """Money of a cost in micro-dollars a GiB × bytes."""
     return MicroDollars((2 * cost + BYTES_PER_GIB) // (2 * BYTES_PER_GIB))
 
 

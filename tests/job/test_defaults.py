@@ -21,6 +21,7 @@ LIMITS = {
     "learn.SAVE_RETRY_S": 0.5,
     "learn.STORE_RETRY_S": 1.0,
     "learn_workers.FORGIVEN_S": 60.0,
+    "learn_workers.HEARD_AGAIN_S": 0.5,
     "learn_workers.TOMBSTONES_AT_MOST": 20_000,
     "next_world.HANDOVER_LEAST_S": 0.5,
     "overdue.HUNDRED_ANSWER_S": 0.01,

@@ -23,6 +23,10 @@ def newest_step(folder: Path) -> int:
     return max((step.step for step in trace.read(folder / "steps")), default=-1)
 
 
+SAVE_EVERY = 10
+"""Steps between two snapshots of the script."""
+
+
 async def a_plain_run(terminal: Terminal, mark: dict[str, str], *, workers: str, steps: int) -> Run:
     arguments = (
         "--steps",
@@ -30,7 +34,7 @@ async def a_plain_run(terminal: Terminal, mark: dict[str, str], *, workers: str,
         "--step-ms",
         "60",
         "--save-every",
-        "10",
+        f"{SAVE_EVERY}",
         "--snapshot",
         "snapshot.pt",
         "--trace",
@@ -48,7 +52,7 @@ async def test_a_torchrun_script_goes_through_a_lost_machine_a_notice_and_two_jo
         run = await a_plain_run(terminal, mark, workers="{min: 1, max: 3, settle_s: 0}", steps=800)
         tasks.create_task(run.read())
         watching = tasks.create_task(listen(terminal.nats_url, seen))
-        await run.until("three ranks train", world=3)
+        await run.until("three ranks train and have written a snapshot", world=3, step=2 * SAVE_EVERY)
         lost, noticed, *_ = run.workers()
         lose_machine(lost)
         await run.until("two ranks go on", world=2)

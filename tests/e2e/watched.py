@@ -38,8 +38,13 @@ class Run:
         found = (re.match(r"\[0\] step (\d+) loss \S+ world (\d+)", line) for line in self.lines)
         return [(int(match[1]), int(match[2])) for match in found if match]
 
-    async def until(self, what: str, *, world: int, after: int = 0) -> None:
-        await eventually(lambda: any(size == world for _, size in self.steps[after:]), BOUND_S, what)
+    async def until(self, what: str, *, world: int, after: int = 0, step: int = 0) -> None:
+        """Waits until a world of this size has taken a step, not before `step`, after the first `after` ones."""
+
+        def has_stepped() -> bool:
+            return any(size == world and taken >= step for taken, size in self.steps[after:])
+
+        await eventually(has_stepped, BOUND_S, what)
 
     async def until_more_steps(self, what: str) -> None:
         """More than can have been on their way."""

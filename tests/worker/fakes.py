@@ -244,6 +244,11 @@ def a_script(folder: Path, source: str, name: str = "train.py") -> Launch:
     return Launch(script=str(folder / name), workdir=str(folder))
 
 
+def a_worker_of_this_process(place: str) -> WorkerId:
+    """An id that no other test process uses: agents end all processes that carry the id of their worker."""
+    return WorkerId(f"{place}-{os.getpid():x}")
+
+
 def pids_with(mark: str) -> list[int]:
     """Ids of the live processes that have this worker's id in their environment."""
     found = []

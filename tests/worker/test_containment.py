@@ -21,7 +21,15 @@ from runtime import cgroups, children, proc
 from runtime.nats_server import NatsServer
 from tests.conftest import eventually
 from tests.escaping import escape_source, escaped
-from tests.worker.fakes import NO_STORE, SECONDS, FakeMaster, a_script, an_agent_process, settings_for
+from tests.worker.fakes import (
+    NO_STORE,
+    SECONDS,
+    FakeMaster,
+    a_script,
+    a_worker_of_this_process,
+    an_agent_process,
+    settings_for,
+)
 
 pytestmark = pytest.mark.usefixtures("without_torch")
 
@@ -82,8 +90,9 @@ async def test_what_a_lost_host_left_is_looked_for_beside_the_event_loop(
 
     monkeypatch.setattr(children, "become_subreaper", lambda: None)
     monkeypatch.setattr(children, "alive_below", look)
-    folder = await claim(tmp_path, "w1", WorkerId("w1-aaaa"))
-    folder.contain(Containment(WorkerId("w1-aaaa"), use_cgroup=False))
+    own = a_worker_of_this_process("w1")
+    folder = await claim(tmp_path, "w1", own)
+    folder.contain(Containment(own, use_cgroup=False))
     command = HostCommand(sys.executable, tmp_path / "no_such_host.py", {}, warm_s=SECONDS)
     assert "exited with 2" in await Host(command, folder, lambda event: None).run()
     assert looked_in and threading.current_thread() not in looked_in
@@ -114,7 +123,7 @@ async def test_it_is_ended_by_the_next_agent_if_this_one_is_killed(
         agent.kill()
         assert await children.wait_exit(agent.pid, SECONDS)
         assert escaped(escape)
-        folder = await claim(tmp_path / "run", "w2", WorkerId("w2-aaaa"))
+        folder = await claim(tmp_path / "run", "w2", a_worker_of_this_process("w2"))
         assert escaped(escape) == []
         folder.remove()
 

@@ -13,14 +13,14 @@ import pytest
 from agents.worker import host_connection
 from agents.worker.host import Host, HostCommand, find_host_file, how_it_exited
 from agents.worker.leftovers import WORKER_VARIABLE, WorkerFolder, claim
-from messages.ids import Generation, Rank, WorkerId
+from messages.ids import Generation, Rank
 from runtime.errors import UserError
 from tests.conftest import eventually
 from tests.light import light_torch
-from tests.worker.fakes import SECONDS, pids_with
+from tests.worker.fakes import SECONDS, a_worker_of_this_process, pids_with
 from tradewind.protocol import host as wire
 
-WORKER = WorkerId("w1-aaaa")
+WORKER = a_worker_of_this_process("w1")
 LAST_WORDS = "these are the last words"
 WAITS = "import time; print('waits', flush=True); time.sleep(600)"
 
@@ -48,7 +48,12 @@ class Life:
             return await self._running
 
     async def until(self, kind: type[wire.HostMessage]) -> None:
-        await eventually(lambda: any(isinstance(said, kind) for said in self.heard), SECONDS, f"{kind.__name__}")
+        def has_come() -> bool:
+            if self._running.done():
+                pytest.fail(f"the host ended before {kind.__name__}: {self._running.result()}")
+            return any(isinstance(said, kind) for said in self.heard)
+
+        await eventually(has_come, SECONDS, kind.__name__)
 
     def fork(self, script: Path, *ranks: int) -> None:
         trainers = tuple(

@@ -24,6 +24,7 @@ from tests.worker.fakes import (
     SECONDS,
     FakeMaster,
     a_script,
+    a_worker_of_this_process,
     an_agent,
     an_agent_process,
     pids_with,
@@ -36,7 +37,7 @@ subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 print("waits", flush=True)
 time.sleep(600)
 """
-OWN = WorkerId("w1-aaaa")
+OWN = a_worker_of_this_process("w1")
 
 
 def _boot() -> str:

@@ -180,7 +180,7 @@ def _forget_a_result_that_came_with_a_halt(patch: pytest.MonkeyPatch) -> None:
         (_count_what_laggards_hold, 36),
         (_forget_to_send_the_missing_sum, 36),
         (_keep_a_prepared_world_after_a_halt, 9),
-        (_halt_below_what_is_prepared, 9),
+        (_halt_below_what_is_prepared, 17),
         (_take_joining_for_survivors, 9),
         (_believe_a_switch_by_half, 108),
         (_overlook_broken_worlds, 2),
@@ -188,7 +188,7 @@ def _forget_a_result_that_came_with_a_halt(patch: pytest.MonkeyPatch) -> None:
         (_call_the_first_that_is_missing_stalled, 11),
         (_take_silence_for_slowness, 66),
         (_count_a_lost_peer_as_a_failure, 1),
-        (_forget_a_result_that_came_with_a_halt, 6),
+        (_forget_a_result_that_came_with_a_halt, 36),
         (_replace_the_next_world_between_readiness_and_switch, 194),
     ],
 )

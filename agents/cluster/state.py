@@ -174,10 +174,10 @@ class Rules(Struct, frozen=True):
     report_every_s: float = 1.0
     report_gap_s: float = 0.005
     """Changes within this time are sent in one report."""
-    status_gap_of_worker_s: float = 0.001
+    status_gap_of_worker_s: float = 0.002
     """Seconds that each worker adds to that time if only statuses changed, which workers also send to the master. When
     a large world changes, all its workers do."""
-    status_gap_most_s: float = 0.5
+    status_gap_most_s: float = 1.0
     refresh_every_s: float = 60.0
     """Seconds between refreshes. Each refresh reports a tenth of the workers, so that minor values are not too old."""
     whole_gap_s: float = 0.25

@@ -91,7 +91,11 @@ def _at_most_beside(pool: Pool, aside: int, *, with_noticed: bool) -> int:
     gone = [name for name in uncounted if _is_gone(pool, name)]
     if with_noticed:
         gone = [name for name in gone if name not in pool.nodes or not _is_noticed(pool.nodes[name])]
-    return _less(max(0, target - aside), here, len(gone))
+    slots_gone = len(gone)
+    if operation is not None and operation.raises:
+        # A pool that was lowered below its lost nodes has no slots for them: all that it is raised by may come.
+        slots_gone = min(slots_gone, max(0, operation.before - aside - here))
+    return _less(max(0, target - aside), here, slots_gone)
 
 
 def expected(pool: Pool) -> int:

@@ -115,6 +115,8 @@ RAISE, LOWER = operation(Kind.RESIZE, 3, 6), operation(Kind.RESIZE, 3, 1)
         (a_pool(SOUND, target=4, abandoned=True, operation=RAISE), 6, 6, 6),
         (a_pool(SOUND, target=4, stopping=True), 1, 1, 1),
         (a_pool(SOUND, target=3, operation=RAISE), 6, 6, 6),
+        (a_pool(LOST, target=0, operation=operation(Kind.RESIZE, 0, 1), written_off=frozenset({"n1"})), 1, 1, 1),
+        (a_pool(LOST, target=1, operation=operation(Kind.RESIZE, 1, 2), written_off=frozenset({"n1"})), 1, 1, 1),
         (a_pool(SOUND, target=3, operation=LOWER), 1, 1, 1),
         (a_pool(SOUND, target=3, operation=LOWER, hanging_s=1.0), 3, 3, 3),
         (a_pool(SOUND, target=3, doubt=Doubt(5, "", 0, 0.0)), 5, 5, 5),

@@ -80,7 +80,7 @@ class NodeObservation(Struct, frozen=True, omit_defaults=True):
 
 
 class ClusterHeartbeat(Struct, frozen=True, omit_defaults=True):
-    """A report of a cluster's changes since the previous report: at once on a change, otherwise every second."""
+    """A report of a cluster's changes since the previous report: soon after a change, otherwise every second."""
 
     cluster: ClusterName
     incarnation: str

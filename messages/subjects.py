@@ -7,9 +7,7 @@ from messages.ids import ClusterName, Epoch, JobName, Rank, WorkerId, is_name
 
 PREFIX = "tradewind"
 
-STATUS_FACTS = ("joined", "ready", "position", "parking", "parked", "switched", "exited", "peer_lost")
-"""Facts about a worker that stays. Its controller hears them too."""
-WORKER_FACTS = (*STATUS_FACTS, "left", "notice")
+WORKER_FACTS = ("joined", "ready", "position", "parking", "parked", "switched", "exited", "peer_lost", "left", "notice")
 
 EVENTS_STREAM = "tradewind-events"
 EVENTS_STREAM_SUBJECTS = (f"{PREFIX}.event.>",)

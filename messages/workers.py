@@ -199,8 +199,7 @@ class WorkerStatus(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class WorkerHeartbeat(Struct, frozen=True, omit_defaults=True):
-    """The heartbeat of a worker to its cluster-controller, a second after the last message with its status. It stays in
-    the region."""
+    """The heartbeat of a worker to its cluster-controller. It stays in the region."""
 
     status: WorkerStatus
 
@@ -259,19 +258,6 @@ class WorkerPeerLost(Struct, frozen=True, omit_defaults=True):
     status: WorkerStatus
     exit: TrainerExit | None = None
     """None if the trainer is alive and reported the loss."""
-
-
-STATUS_FACTS = (
-    WorkerJoined,
-    WorkerReady,
-    WorkerParking,
-    WorkerParked,
-    WorkerPosition,
-    WorkerSwitched,
-    WorkerExited,
-    WorkerPeerLost,
-)
-"""Facts about a worker that stays, which its cluster-controller hears like a heartbeat."""
 
 
 class WorkerLeft(Struct, frozen=True, omit_defaults=True):

@@ -27,6 +27,7 @@ BATCH_AT_MOST = 10_000
 PAUSE_LEAST_S = 0.002
 """Seconds of computing below which no pause follows a decision."""
 PAUSE_SHARE = 3.0
+"""Length of the pause, as a multiple of the CPU time of the decision."""
 PAUSE_MOST_S = 0.1
 """Seconds, the longest pause after a decision. It ends earlier at the core's own deadline, and with the answer to a
 slow effect, for which the core waits."""

@@ -27,7 +27,7 @@ from messages.clusters import Answer, KeepWorkers, RemoveWorkers, ReportWhole, W
 from messages.codec import Received
 from messages.decoding import NotStorable, Undecodable, decode, encode_readable
 from messages.ids import ClusterName, Epoch, JobName, is_name
-from messages.workers import STATUS_FACTS, StopWorker, WorkerHeartbeat, WorkerLeft, WorkerNoticed, WorkerStatus
+from messages.workers import StopWorker, WorkerHeartbeat, WorkerLeft, WorkerNoticed, WorkerStatus
 from messages.worlds import Progress
 from runtime import causes
 from runtime.bus import MISADDRESSED, Bucket, Bus, Entry
@@ -142,9 +142,7 @@ class ClusterShell:
         self._log_whole = WhyLog(self._log, "whole_state_asked")
 
     async def listen(self) -> None:
-        await self._bus.subscribe(subjects.worker_heartbeat(self._cluster), self._on_status)
-        for fact in subjects.STATUS_FACTS:
-            await self._bus.subscribe(subjects.worker_fact(self._cluster, None, fact), self._on_status)
+        await self._bus.subscribe(subjects.worker_heartbeat(self._cluster), self._on_heartbeat)
         await self._bus.subscribe(subjects.worker_fact(self._cluster, None, "left"), self._on_left)
         await self._bus.subscribe(subjects.worker_progress(self._cluster), self._on_progress)
         bucket = await self._bus.bucket(subjects.STATE_BUCKET)
@@ -219,10 +217,9 @@ class ClusterShell:
             return SaveFailed(self._clock.monotonic_s(), str(error))
         return KnownSaved(self._clock.monotonic_s())
 
-    def _on_status(self, subject: str, received: Received) -> None:
-        """Hears a heartbeat, or a fact that its worker sends to the master: a fact is also a heartbeat."""
+    def _on_heartbeat(self, subject: str, received: Received) -> None:
         message = received.message
-        if not isinstance(message, (WorkerHeartbeat, *STATUS_FACTS)) or not self._is_of(subject, message.status):
+        if not isinstance(message, WorkerHeartbeat) or not self._is_of(subject, message.status):
             self._bus.dropped[MISADDRESSED] += 1
             return
         status = message.status

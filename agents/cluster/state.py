@@ -174,10 +174,11 @@ class Rules(Struct, frozen=True):
     report_every_s: float = 1.0
     report_gap_s: float = 0.005
     """Changes within this time are sent in one report."""
-    status_gap_of_worker_s: float = 0.002
-    """Seconds that each worker adds to that time if only statuses changed, which workers also send to the master. When
-    a large world changes, all its workers do."""
-    status_gap_most_s: float = 1.0
+    status_gap_of_worker_s: float = 0.001
+    """Seconds per worker of the cluster that a report of changed statuses waits beyond `report_gap_s`: when a large
+    world changes, all its workers do."""
+    status_gap_most_s: float = 0.5
+    """The most seconds that such a report waits."""
     refresh_every_s: float = 60.0
     """Seconds between refreshes. Each refresh reports a tenth of the workers, so that minor values are not too old."""
     whole_gap_s: float = 0.25

@@ -1,8 +1,6 @@
 """Entry of the core: learns from the event, reconciles, then reports what is new.
 
-A fact is sent once, at once. Each heartbeat repeats the status that the fact contains, so no fact needs an answer. The
-controller hears facts too: a fact is also a heartbeat, so the next heartbeat follows a whole period later, unless it
-renews leases of live trainers.
+A fact is sent once, at once. Each heartbeat repeats the status that the fact contains, so no fact needs an answer.
 """
 
 from dataclasses import replace
@@ -28,7 +26,6 @@ from agents.worker.learn import learn
 from agents.worker.learn_trainers import back_off
 from agents.worker.live import can_obey, is_parking, may_end, must_end
 from agents.worker.state import HostPhase, Leaving, Standing, Stop, WorkerState, status_of
-from agents.worker.trainer import Trainer
 from messages.workers import WorkerPhase
 from runtime.decision import Decision
 
@@ -139,8 +136,6 @@ def _tell_facts(before: WorkerState, after: WorkerState, at_s: float) -> Step:
     for fact in facts:
         after = replace(after, contact=replace(after.contact, seq=after.contact.seq + 1))
         sent.append(TellFact(fact.name, status_of(after, at_s), exit=fact.exit, step=fact.step))
-    if not _listening(after):
-        after = _await_heartbeat(after, at_s)
     if not any(fact.name == "parked" for fact in facts):
         return after, [*effects, *sent]
     # With live trainers, the master waits only for the fact itself; progress may follow.
@@ -151,19 +146,13 @@ def _tell_facts(before: WorkerState, after: WorkerState, at_s: float) -> Step:
 def _heartbeat(before: WorkerState, after: WorkerState, at_s: float) -> Step:
     if not after.contact.connected or at_s < after.contact.heartbeat_due_s:
         return after, []
-    after = _await_heartbeat(replace(after, contact=replace(after.contact, seq=after.contact.seq + 1)), at_s)
+    after = replace(
+        after, contact=replace(after.contact, seq=after.contact.seq + 1, heartbeat_due_s=at_s + after.rules.heartbeat_s)
+    )
     lease = Lease(after.rules.lease_s)
-    leases = [TellTrainer(trainer.generation, trainer.rank, lease) for trainer in _listening(after)]
+    listening = [trainer for trainer in after.trainers if trainer.attached is not None]
+    leases = [TellTrainer(trainer.generation, trainer.rank, lease) for trainer in listening]
     return after, [SendHeartbeat(status_of(after, at_s)), *leases]
-
-
-def _await_heartbeat(state: WorkerState, at_s: float) -> WorkerState:
-    return replace(state, contact=replace(state.contact, heartbeat_due_s=at_s + state.rules.heartbeat_s))
-
-
-def _listening(state: WorkerState) -> list[Trainer]:
-    """Live trainers, which need leases."""
-    return [trainer for trainer in state.trainers if trainer.attached is not None]
 
 
 def _leave(before: WorkerState, after: WorkerState, at_s: float) -> Step:

@@ -1,7 +1,7 @@
 """A cluster-controller whose places are played workers. The rest is production code.
 
-Heartbeats and facts reach it through the bus, but it does not decode them: it uses the last message that the worker of
-the same process sent. Decoding ten thousand messages a second would leave no core for the master that is measured.
+Heartbeats reach it through the bus, but it does not decode them: it uses the last message that the worker of the same
+process sent. Decoding ten thousand messages a second would leave no core for the master that is measured.
 """
 
 import asyncio
@@ -31,20 +31,19 @@ _pids: Final = itertools.count(1)
 
 
 class LightBus(Bus):
-    """A bus that delivers heartbeats and facts of the cluster given to `play` without decoding them."""
+    """A bus that delivers heartbeats of the cluster given to `play` without decoding them."""
 
     async def play(self, company: Company, cluster: ClusterName, port: int, of_job_at_most: int) -> None:
         """Connects for a cluster. It refuses more than its share, because a new job asks its first cluster for all."""
         self.heard = 0
         self._of_job_at_most = of_job_at_most
         self._company = company
-        facts = (subjects.worker_fact(cluster, None, fact) for fact in subjects.STATUS_FACTS)
-        self._subjects = {subjects.worker_heartbeat(cluster), *facts}
+        self._subject = subjects.worker_heartbeat(cluster)
         self._handler: Handler = lambda subject, received: None
-        self._raw = await connect(port, f"cluster/{cluster}", self._on_status, company.traffic)
+        self._raw = await connect(port, f"cluster/{cluster}", self._on_heartbeat, company.traffic)
 
     async def subscribe(self, subject: str, handler: Handler) -> Subscription:
-        if subject not in self._subjects:
+        if subject != self._subject:
             return await super().subscribe(subject, handler)
         self._handler = handler
         self._raw.subscribe(subject)
@@ -63,7 +62,7 @@ class LightBus(Bus):
     async def _end(self) -> None:
         self._raw.abort()
 
-    def _on_status(self, subject: bytes, _payload: bytes) -> None:
+    def _on_heartbeat(self, subject: bytes, _payload: bytes) -> None:
         self.heard += 1
         received = self._company.sent.get(subject)
         if received is not None:

@@ -67,8 +67,6 @@ class Player:
             for slot in range(max(done, due - SLOTS), due):
                 for worker in self._company.slots[slot % SLOTS]:
                     speak(worker)
-                if speak is PlayedWorker.beat:
-                    self._company.newest_slot = slot % SLOTS
             done = due
             await asyncio.sleep(every_s / SLOTS)
 

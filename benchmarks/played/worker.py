@@ -88,8 +88,6 @@ class Company:
     """Connected workers."""
     slots: list[dict["PlayedWorker", None]] = field(default_factory=lambda: [{} for _ in range(SLOTS)])
     """The same workers, by the moment of their heartbeats."""
-    newest_slot: int = 0
-    """The moment whose workers sent the newest heartbeats."""
     worlds: dict[JobName, dict[Generation, World]] = field(default_factory=dict)
     held: WorldCache = field(default_factory=WorldCache)
     begin_fetch: Callable[[JobName, WorldReference], None] = lambda job, world: None
@@ -97,7 +95,7 @@ class Company:
     fetching: dict[Digest, list[Callable[[Assignment], None]]] = field(default_factory=dict)
     """Callbacks that wait for a world."""
     sent: dict[bytes, Received] = field(default_factory=dict)
-    """The newest heartbeat and facts by subject, so that a controller in the same process need not decode them."""
+    """The newest heartbeat by subject, so that a controller in the same process need not decode it."""
     heartbeats: int = 0
     facts: int = 0
     raw_number: int = 0
@@ -108,19 +106,12 @@ class Company:
 
     def take(self, worker: "PlayedWorker") -> None:
         self.workers[worker.status.worker] = worker
-        worker.slot = min(range(SLOTS), key=lambda number: len(self.slots[number]))
-        self.slots[worker.slot][worker] = None
+        min(self.slots, key=len)[worker] = None
 
     def forget(self, worker: "PlayedWorker") -> None:
         self.workers.pop(worker.status.worker, None)
-        self.slots[worker.slot].pop(worker, None)
-
-    def postpone(self, worker: "PlayedWorker") -> None:
-        """Lets the worker send its next heartbeat a whole period from now."""
-        if worker in self.slots[worker.slot]:
-            del self.slots[worker.slot][worker]
-            worker.slot = self.newest_slot
-            self.slots[worker.slot][worker] = None
+        for slot in self.slots:
+            slot.pop(worker, None)
 
     def decoded(self, subject: bytes, payload: bytes) -> Message | None:
         known = self._last.get(subject)
@@ -181,7 +172,6 @@ class PlayedWorker:
         on_left: Callable[[], None],
     ) -> None:
         self.connection: Connection | None = None
-        self.slot = 0
         self.status = WorkerStatus(
             worker, cluster, job, 0, WorkerPhase.IDLE, region=region, zone=f"{region}-a", node=f"node-{worker}", pid=pid
         )
@@ -192,7 +182,6 @@ class PlayedWorker:
         self._sender = f"worker/{worker}"
         self._heartbeat_subject = subjects.worker_heartbeat(cluster, worker).encode()
         self._progress_subject = subjects.worker_progress(cluster, worker).encode()
-        self._fact_subjects: dict[str, bytes] = {}
         self._reported = 0
 
     def subscriptions(self) -> tuple[str, ...]:
@@ -217,8 +206,10 @@ class PlayedWorker:
     def beat(self) -> None:
         if self._company.sdk and self.status.trainers and self.status.phase is WorkerPhase.READY:
             self.status = structs.replace(self.status, step=self._company.step(time.monotonic()))
+        received = self._received(WorkerHeartbeat(self._next_status()))
+        self._company.sent[self._heartbeat_subject] = received
         self._company.heartbeats += 1
-        self._send(self._heartbeat_subject, WorkerHeartbeat(self._next_status()))
+        self._publish(self._heartbeat_subject, received.envelope)
 
     def report(self) -> None:
         """Reports the steps of an SDK trainer since the last report."""
@@ -342,19 +333,8 @@ class PlayedWorker:
 
     def _tell(self, fact: str, message: Message) -> None:
         self._company.facts += 1
-        self._company.postpone(self)
-        self._send(self._fact_subjects.get(fact) or self._subject_of(fact), message)
-
-    def _subject_of(self, fact: str) -> bytes:
         subject = subjects.worker_fact(self.status.cluster, self.status.worker, fact).encode()
-        self._fact_subjects[fact] = subject
-        return subject
-
-    def _send(self, subject: bytes, message: Message) -> None:
-        """Sends a message that the worker's controller hears."""
-        received = self._received(message)
-        self._company.sent[subject] = received
-        self._publish(subject, received.envelope)
+        self._publish(subject, self._received(message).envelope)
 
     def _publish(self, subject: bytes, envelope: Envelope) -> None:
         if self.connection is not None:

@@ -21,6 +21,7 @@ from controlplane.allocator.counting import (
     sidelined,
     spare,
     total,
+    without_slotless,
 )
 from controlplane.allocator.explanations import explain_idleness, explain_lowering, explain_raising, summary
 from controlplane.allocator.facts import basis_of, current_plan, note, plan_due_s
@@ -243,5 +244,6 @@ class Turn:
         number = self.allocator.operations + 1
         operation = Operation(number, kind, pool.target, target, self.now_s, nodes, vacant)
         begun = replace(pool, operation=operation, touched=self.allocator.listing.number, retry_s=None)
+        begun = without_slotless(begun) if operation.raises else begun
         self.allocator = replace(self.allocator, operations=number, pools={**self.allocator.pools, pool.ref: begun})
         return number

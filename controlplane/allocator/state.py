@@ -252,7 +252,8 @@ class Plans:
     facts_s: float = 0.0
     """When `facts`, the current inputs of a plan, last changed."""
     changing_since_s: float = 0.0
-    """When the series of changes began that ended with the last one; no change came `plan_settle_s` after another."""
+    """When the current series of changes began. In a series, each change follows the one before within
+    `plan_settle_s`."""
     reported: tuple[Nodes, Change] | None = None
 
 

@@ -25,7 +25,8 @@ TOMBSTONES_AT_MOST = 20_000
 FORGIVEN_S = 60.0
 """Seconds after the end of a bar before the worker's failures are forgotten, if its trainers train."""
 HEARD_AGAIN_S = 0.5
-"""Seconds within which an old message of a worker changes nothing: its controller repeats what it sent directly."""
+"""Seconds within which a repeated status counts only if presence, zone or node changed: controllers repeat what workers
+sent directly."""
 OF_EARLIER_JOB = "it belongs to an earlier job of this name"
 
 Value = TypeVar("Value")

@@ -28,6 +28,17 @@ from messages.ids import ClusterName, JobName
 from messages.worlds import GatheredProgress, Progress
 from runtime.logs import Once, logger
 
+_STATUS_FACTS = (
+    workers.WorkerJoined,
+    workers.WorkerReady,
+    workers.WorkerParking,
+    workers.WorkerParked,
+    workers.WorkerPosition,
+    workers.WorkerSwitched,
+    workers.WorkerExited,
+    workers.WorkerPeerLost,
+)
+
 
 class Refused(StrEnum):
     UNEXPECTED_KIND = "unexpected_kind"
@@ -181,7 +192,7 @@ def fact_of(subject: str, message: Message, at_s: float) -> ForJob | Refused:
         if message.worker != speaker.worker:
             return Refused.SUBJECT_MISMATCH
         return ForJob(message.job, events.WorkerNoticeCame(at_s, message.worker, message.remaining_s, message.source))
-    if not isinstance(message, (*workers.STATUS_FACTS, workers.WorkerLeft)):
+    if not isinstance(message, (*_STATUS_FACTS, workers.WorkerLeft)):
         return Refused.UNEXPECTED_KIND
     status = message.status
     if (status.cluster, status.worker) != (speaker.cluster, speaker.worker):

@@ -91,9 +91,10 @@ def waits(
     market: Market,
     current: CurrentCapacity,
     limited_by: Sequence[QuotaKey],
-    tried: int | None = None,
+    *,
+    is_proven: bool = True,
 ) -> str:
-    """Why the job waits. `tried` is the limit of the search if it ended without a proof that no placement exists."""
+    """Why the job waits. `is_proven` is False if the search ended without a proof that no placement exists."""
     by_type: dict[str, int] = {}
     for choice in market.options:
         by_type[choice.accelerator] = by_type.get(choice.accelerator, 0) + limit_of(market, current, choice)
@@ -104,8 +105,8 @@ def waits(
         return f"{criteria.min_workers} workers are needed and {most} of one type are available now"
     workers = "1 worker" if criteria.min_workers == 1 else f"{criteria.min_workers} workers"
     text = f"quotas, the share on demand and the cap on money an hour do not allow {workers}"
-    if tried is not None:
-        text = f"no placement was found among the {tried} most promising ones"
+    if not is_proven:
+        text = "no placement was found, but the search did not try all of them"
     return f"{text}; {no_room(limited_by)}" if limited_by else text
 
 

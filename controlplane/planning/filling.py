@@ -18,8 +18,8 @@ TOLERANCE_MICRO_USD = 2
 
 def fill(
     field: Field, bound: Bound, entry: int, criteria: Criteria, tuning: Tuning, spare_micro_usd: int = 0
-) -> tuple[dict[MachineKind, int], bool] | None:
-    """The nodes for an entry of the bound, and whether they are proven to be the best; None if there are none.
+) -> tuple[dict[MachineKind, int] | None, bool]:
+    """The nodes for an entry of the bound, or None if none were found; and whether it is proven that none are better.
 
     The solver may exceed the cap slightly; with `spare_micro_usd=TOLERANCE_MICRO_USD` it does not.
     """
@@ -37,12 +37,11 @@ def fill(
     if criteria.max_micro_usd_per_hour is not None:
         cap = (criteria.max_micro_usd_per_hour - spare_micro_usd) / MICRO_PER_USD
         program.row(-INFINITY, money, cap - fixed_usd)
-    found = solve(program)
-    if found is None:
-        return None
-    values, is_best = found
+    values, is_proven = solve(program)
+    if values is None:
+        return None, is_proven
     counts = {field.options[number].choice: round(values[column]) for number, column in nodes.items()}
-    return {choice: count for choice, count in counts.items() if count}, is_best
+    return {choice: count for choice, count in counts.items() if count}, is_proven
 
 
 def _nodes(program: Program, field: Field, bound: Bound, workers: int, on_demand: int) -> dict[int, int]:

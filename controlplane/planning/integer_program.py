@@ -41,8 +41,8 @@ def new_program() -> Program:
     return Program([], [], [], [], set())
 
 
-def solve(program: Program) -> tuple[Floats, bool] | None:
-    """The values of the columns, and whether they are proven to be optimal; None without a solution."""
+def solve(program: Program) -> tuple[Floats | None, bool]:
+    """The values of the columns, and whether no others are better; None without a solution, proven if none exists."""
     solver = highspy.Highs()
     for option, value in (("output_flag", False), ("threads", 1), ("random_seed", 0)):
         solver.setOptionValue(option, value)
@@ -54,7 +54,7 @@ def solve(program: Program) -> tuple[Floats, bool] | None:
     status = solver.getModelStatus()
     stopped = status == highspy.HighsModelStatus.kSolutionLimit
     if status != highspy.HighsModelStatus.kOptimal and not (stopped and solver.getInfo().primal_solution_status == 2):
-        return None
+        return None, status == highspy.HighsModelStatus.kInfeasible
     return np.array(solver.getSolution().col_value), not stopped
 
 

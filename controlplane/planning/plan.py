@@ -80,13 +80,12 @@ def _planned(criteria: Criteria, profile: Profile, market: Market, current: Curr
     if chosen is None:
         left = _within_the_caps(search)
         limited_by = too_small_for(criteria.min_workers, market, current)
-        tried = None if anything.proven else tuning.solves
         return Plan(
             placement=left,
             ask=left,
             change=Change.WAIT,
             score=None,
-            why=explanations.waits(criteria, market, current, limited_by, tried),
+            why=explanations.waits(criteria, market, current, limited_by, is_proven=anything.proven),
             proven=anything.proven,
             limited_by=limited_by,
         )

@@ -33,7 +33,7 @@ from controlplane.planning.tuning import Tuning
 from controlplane.throughput.profile import Profile
 
 TRIES_FOR_AN_ALTERNATIVE = 2
-"""The most prospects that are tried, divided by the alternatives wanted: not every prospect has a placement."""
+"""The most prospects tried for each wanted alternative. Not every prospect has a placement."""
 MOST_PROSPECTS = 5000
 """The most prospects in the list: far more than one search tries. The others have worse bounds."""
 
@@ -118,12 +118,14 @@ class Search:
         """
         for spare_micro_usd in (0, TOLERANCE_MICRO_USD):
             self.solved += 1
-            found = fill(prospect.field, prospect.bound, prospect.entry, self.criteria, self.tuning, spare_micro_usd)
-            if found is None:
-                return None, True
-            candidate = self.scored(dict(sorted(found[0].items())))
+            nodes, is_proven = fill(
+                prospect.field, prospect.bound, prospect.entry, self.criteria, self.tuning, spare_micro_usd
+            )
+            if nodes is None:
+                return None, is_proven
+            candidate = self.scored(dict(sorted(nodes.items())))
             if candidate is not None:
-                return candidate, found[1]
+                return candidate, is_proven
         return None, False
 
     def _prospects(self, within: Range) -> list[_Prospect]:

@@ -22,6 +22,13 @@ def test_a_machine_costs_its_cores_its_memory_and_its_gpu() -> None:
     assert prices(*l4_skus()) == {False: round(on_demand), True: round(spot)}
 
 
+def test_the_price_of_the_parts_is_the_shipped_price_of_the_machine() -> None:
+    offer = shipped_catalog().find("us-central1-a", "g2-standard-8", "L4")
+    assert offer is not None
+    assert offer.on_demand_micro_usd_per_hour is not None
+    assert abs(prices(*l4_skus())[False] - offer.on_demand_micro_usd_per_hour) < 100
+
+
 @pytest.mark.parametrize("missing", range(3))
 def test_a_machine_has_no_price_if_one_of_its_parts_has_none(missing: int) -> None:
     on_demand = [sku for sku in l4_skus() if sku["category"]["usageType"] == "OnDemand"]

@@ -119,11 +119,12 @@ async def test_a_record_whose_chunks_are_gone_or_damaged_is_unreadable(bench: Be
     await save_all(bench, a_record(world(1)))
     key = min(await stored_chunks(bench))
     await bench.context.bucket.put(key, b"garbage")
-    with pytest.raises(RecordUnreadable):
+    with pytest.raises(RecordUnreadable) as damaged:
         await read_whole_record(bench.context.bucket, JOB)
     await bench.context.bucket.delete(key)
-    with pytest.raises(RecordUnreadable):
+    with pytest.raises(RecordUnreadable) as gone:
         await read_whole_record(bench.context.bucket, JOB)
+    assert str(gone.value) != str(damaged.value)
 
 
 async def test_saving_a_record_again_restores_its_lost_chunks(bench: Bench) -> None:

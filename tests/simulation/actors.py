@@ -360,7 +360,6 @@ class WorkerActor(Actor):
             self.send(controller, lambda: controller.post(cluster_events.WorkerSaidLeft(self.now_s, self.id, why)))
         else:
             self.system.tell_masters(self, lambda: job_events.WorkerSpoke(self.now_s, status))
-            self.send(controller, lambda: controller.post(cluster_events.WorkerHeard(self.now_s, status)))
 
     def _fork(self, assignment: Assignment) -> None:
         host, generation = self.host, assignment.generation

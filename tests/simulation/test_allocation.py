@@ -63,7 +63,7 @@ def _keep_the_pools_of_an_ended_job(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "likely"),
     [
-        (_obey_a_placement_that_a_want_overtook, 43),
+        (_obey_a_placement_that_a_want_overtook, 90),
         (_place_before_the_first_listing, 8),
         (_keep_the_pools_of_an_ended_job, 0),
     ],

@@ -351,14 +351,14 @@ def _apply_deltas_to_any_world(patch: pytest.MonkeyPatch) -> None:
     ("plant", "likely"),
     [
         (_accept_a_stale_generation, 1),
-        (_revive_the_dead, 1),
-        (_forget_what_was_not_acknowledged, 5),
+        (_revive_the_dead, 4),
+        (_forget_what_was_not_acknowledged, 30),
         (_go_on_after_losing_the_lease, 1),
         (_write_records_whoever_wrote_last, 1),
         (_believe_everything, 4),
         (_leave_each_cluster_its_share, 62),
         (_apply_changes_to_any_report, 0),
-        (_apply_deltas_to_any_world, 126),
+        (_apply_deltas_to_any_world, 58),
     ],
 )
 def test_a_planted_bug_is_caught(

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import time
@@ -34,6 +35,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 def pytest_configure() -> None:
     """Restores ctrl-C, which a shell that starts tests in the background makes them and their children ignore."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()  # until all tests are collected: their objects stay
+
+
+def pytest_collection_finish() -> None:
+    """Leaves the collected tests out of garbage collections, which would visit them all each time."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

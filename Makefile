@@ -15,7 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SEED ?= 7
-JOBS ?= 5
+JOBS ?= 6
 FAST := $(addprefix tests/,job lease messages planning throughput catalog structure) $(wildcard tests/*/test_*properties.py)
 
 # Where pip has been told to look, uv looks too: it reads none of pip's settings.
@@ -57,7 +57,9 @@ lint: $(READY)
 	@$(BIN)/mypy
 	@set -o pipefail; $(BIN)/lint-imports --no-cache | sed '1,/^Contracts$$/d'
 
+# Without bytecode each of the processes would compile all tests: one collects them first.
 unit: $(READY)
+	@ls tests/__pycache__/*pytest*.pyc >/dev/null 2>&1 || $(BIN)/pytest --collect-only >/dev/null 2>&1 || true
 	@$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # The tests wait for processes and clocks half of the time: lint uses the cores meanwhile, and prints when it ends.

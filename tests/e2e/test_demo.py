@@ -4,12 +4,15 @@ import asyncio
 import json
 import signal
 
+import pytest
+
 from tests.cli.command import finished, started, until_printed
 from tests.e2e.traces import a_mark, nothing_is_left
 
 DEMO_S = 240.0
 
 
+@pytest.mark.slow  # the demonstration on a simulated cloud makes the same checks, and more
 async def test_the_demonstration_passes_its_own_checks_and_leaves_nothing() -> None:
     mark = a_mark()
     command = ("demo", "--local", "--json", "--workers", "3", "--steps", "90", "--seconds", "60")

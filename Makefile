@@ -15,7 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SEED ?= 7
-JOBS ?= 6
+JOBS ?= 5
 FAST := $(addprefix tests/,job lease messages planning throughput catalog structure) $(wildcard tests/*/test_*properties.py)
 
 # Where pip has been told to look, uv looks too: it reads none of pip's settings.

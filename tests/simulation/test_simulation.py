@@ -40,9 +40,9 @@ from tests.simulation.settings import Setting, Supply, setting_of
 from tests.simulation.system import System
 
 SEEDS = 300
-FAILED_ONCE = (246, 905, 1067, 1548)
+FAILED_ONCE = (246, 441, 905, 1067, 1548)
 """Seeds that once found a bug in a core."""
-QUICK = (*range(85), 90, 104, 109, 125, 133, 172, 191, 210, 222, 232, 245, 261, 266, *FAILED_ONCE)
+QUICK = (*range(85), 90, 104, 109, 125, 133, 172, 191, 210, 222, 232, 245, 261, *FAILED_ONCE)
 """The hundred seeds of `make test`. Those above 85 have the events that are seldom."""
 
 EVERY_FAULT = {

@@ -134,7 +134,7 @@ def live_candidates(job: Job) -> list[Worker]:
     alone = whole(choose(able, job.record.wanted, kept, job.spec.workers), job.spec.replica)
     if not alone or draining.can_continue(job, alone):
         return alone
-    others = [worker for worker in joining_workers(job) if worker.worker not in kept]
+    others = [worker for worker in draining.usable(job, joining_workers(job)) if worker.worker not in kept]
     together = whole(choose([*able, *others], job.record.wanted, kept, job.spec.workers), job.spec.replica)
     return together if _keeps_state(together, kept, job.spec.replica) else alone
 

@@ -39,7 +39,7 @@ def only_report(state: ClusterState, now_s: float) -> Decision[ClusterState, Clu
     """Sends a report if one is due. Nothing else has changed."""
     rules = state.rules
     gap_s = min(rules.report_gap_s + rules.status_gap_of_worker_s * len(state.places), rules.status_gap_most_s)
-    state, effects = _send(state, now_s, gap_s) if state.synced and state.sending.unsent else (state, ())
+    state, effects = _send_after(state, now_s, gap_s) if state.synced and state.sending.unsent else (state, ())
     wake_at_s = min(state.due_at_s, _sends_at_s(state, gap_s)) if state.link.connected else state.due_at_s
     return Decision(state, effects, wake_at_s=wake_at_s)
 
@@ -217,23 +217,25 @@ def _start(state: ClusterState, now_s: float) -> Step:
     return state, tuple(effects)
 
 
-def _send(state: ClusterState, now_s: float, gap_s: float | None = None) -> Step:
+def _send(state: ClusterState, now_s: float) -> Step:
+    return _send_after(state, now_s, state.rules.report_gap_s)
+
+
+def _send_after(state: ClusterState, now_s: float, gap_s: float) -> Step:
     if not state.link.connected or now_s < _sends_at_s(state, gap_s):
         return state, ()
     state, heartbeat = report(state, now_s)
     return state, (SendTopology(heartbeat),)
 
 
-def _sends_at_s(state: ClusterState, gap_s: float | None = None) -> float:
-    """When the next report is due, `gap_s` after the last one at the earliest if it contains changes."""
+def _sends_at_s(state: ClusterState, gap_s: float) -> float:
+    """When the next report is due. Changes are sent `gap_s` after the last report at the earliest."""
     rules, sending = state.rules, state.sending
     if sending.at_s is None:
         return state.link.since_s
     if sending.whole and sending.whole_at_s is not None:
         return max(sending.at_s + rules.report_gap_s, sending.whole_at_s + rules.whole_gap_s)
-    if not sending.unsent:
-        return sending.at_s + rules.report_every_s
-    return sending.at_s + (rules.report_gap_s if gap_s is None else gap_s)
+    return sending.at_s + (gap_s if sending.unsent else rules.report_every_s)
 
 
 def _deadlines(state: ClusterState, now_s: float) -> Iterator[float]:
@@ -246,7 +248,7 @@ def _deadlines(state: ClusterState, now_s: float) -> Iterator[float]:
     for job in _short_of(state):
         yield _starts_at_s(state, job)
     if state.link.connected:
-        yield _sends_at_s(state)
+        yield _sends_at_s(state, state.rules.report_gap_s)
     for place in state.places.values():
         yield from _deadlines_of(state, place)
 

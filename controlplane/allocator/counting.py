@@ -1,7 +1,6 @@
 """Counts of a pool's nodes: held now, expected, and the most that may arrive."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from controlplane.allocator.state import Allocator, Kind, Node, Pool
 from controlplane.clouds.interface import PoolRef
@@ -39,22 +38,6 @@ def is_dismissed(node: Node) -> bool:
 def lost(pool: Pool) -> list[Node]:
     """Nodes that are lost but still reported."""
     return [node for node in pool.nodes.values() if node.lost_s is not None]
-
-
-def without_slotless(pool: Pool) -> Pool:
-    """Forget lost nodes beyond the target: they have no slot, so they take nothing from what a raise may bring."""
-    surplus = max(0, len(pool.nodes) - pool.target)
-    named = [node for node in lost(pool) if node.uid]
-    slotless = sorted(named, key=lambda node: node.lost_s or 0.0)[:surplus]
-    if not slotless:
-        return pool
-    names = {node.name for node in slotless}
-    return replace(
-        pool,
-        nodes={name: node for name, node in pool.nodes.items() if name not in names},
-        written_off=pool.written_off - names,
-        removed=pool.removed | {(node.name, node.uid) for node in slotless},
-    )
 
 
 def is_there(pool: Pool) -> bool:

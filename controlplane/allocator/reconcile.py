@@ -21,7 +21,6 @@ from controlplane.allocator.counting import (
     sidelined,
     spare,
     total,
-    without_slotless,
 )
 from controlplane.allocator.explanations import explain_idleness, explain_lowering, explain_raising, summary
 from controlplane.allocator.facts import basis_of, current_plan, note, plan_due_s
@@ -247,3 +246,19 @@ class Turn:
         begun = without_slotless(begun) if operation.raises else begun
         self.allocator = replace(self.allocator, operations=number, pools={**self.allocator.pools, pool.ref: begun})
         return number
+
+
+def without_slotless(pool: Pool) -> Pool:
+    """Forget lost nodes beyond the target: they have no slot, so they take nothing from what a raise may bring."""
+    surplus = max(0, len(pool.nodes) - pool.target)
+    named = [node for node in lost(pool) if node.uid]
+    slotless = sorted(named, key=lambda node: node.lost_s or 0.0)[:surplus]
+    if not slotless:
+        return pool
+    names = {node.name for node in slotless}
+    return replace(
+        pool,
+        nodes={name: node for name, node in pool.nodes.items() if name not in names},
+        written_off=pool.written_off - names,
+        removed=pool.removed | {(node.name, node.uid) for node in slotless},
+    )

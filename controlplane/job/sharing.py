@@ -139,7 +139,7 @@ def _held(job: Job) -> Counter[ClusterName]:
 
 @remembered
 def _staying(job: Job) -> Counter[ClusterName]:
-    """The same without those that have a notice."""
+    """Members of the current and the prepared world without a notice, by cluster."""
     return _members_by_cluster(job, job.workers.noticed)
 
 

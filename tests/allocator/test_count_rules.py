@@ -27,7 +27,6 @@ from controlplane.allocator.counting import (
     spare,
     total,
     wants_none,
-    without_slotless,
 )
 from controlplane.allocator.fleet_order import Supply, has_no_more, most_of, targets_in_order
 from controlplane.allocator.fleet_order import expected as expected_of
@@ -328,20 +327,3 @@ def test_a_pool_is_raised_within_the_wanted_nodes_and_a_slot_for_each_that_stand
     assert most_for(an_allocator(pool), pool, wanted) == most
     other = Pool(pool_ref(JOB, B), B, target=1, exists=True)
     assert most_for(an_allocator(pool, other), pool, 9) == min(8, 2 + sidelined(pool))
-
-
-@pytest.mark.parametrize(("target", "left"), [(0, ()), (1, ("n2",)), (2, ("n1", "n2"))])
-def test_a_raise_forgets_lost_nodes_that_have_no_slot(target: int, left: tuple[str, ...]) -> None:
-    pool = a_pool(LOST, LOST | {"lost_s": 2.0}, target=target, written_off=frozenset({"n1"}))
-    after = without_slotless(pool)
-    assert tuple(after.nodes) == left
-    assert {name for name, _ in after.removed} == pool.nodes.keys() - left
-    assert after.written_off == pool.written_off & after.nodes.keys()
-    raised = replace(after, target=target + 1)
-    assert at_most(raised) == target + 1 - len(after.written_off)
-
-
-def test_a_lost_node_of_unknown_identity_keeps_its_slot() -> None:
-    known = a_pool(LOST, target=0)
-    pool = replace(known, nodes={name: replace(node, uid="") for name, node in known.nodes.items()})
-    assert without_slotless(pool) is pool

@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 
 from controlplane.allocator import events
+from controlplane.allocator.counting import at_most
 from controlplane.allocator.decide import decide
 from controlplane.allocator.effects import DeletePool, FollowMarket, ListPools, Place
 from controlplane.allocator.offers import Offer, pool_ref
+from controlplane.allocator.reconcile import without_slotless
 from controlplane.allocator.state import Allocator, Doubt, Kind, Operation, Pool
 from tests.allocator.built import (
     LEAVES,
+    LOST,
     NOW_S,
     REF,
     SOUND,
@@ -202,3 +205,20 @@ def test_dismissed_nodes_are_removed_when_the_job_has_left_them() -> None:
     allocator = planned(settled(pool, wanted=4, released={US: frozenset({"n4"})}))
     assert requests(allocator)[:1] == [("remove", "us-a", "n4")]
     assert requests(replace(allocator, released={})) == []
+
+
+@pytest.mark.parametrize(("target", "left"), [(0, ()), (1, ("n2",)), (2, ("n1", "n2"))])
+def test_a_raise_forgets_lost_nodes_that_have_no_slot(target: int, left: tuple[str, ...]) -> None:
+    pool = a_pool(LOST, LOST | {"lost_s": 2.0}, target=target, written_off=frozenset({"n1"}))
+    after = without_slotless(pool)
+    assert tuple(after.nodes) == left
+    assert {name for name, _ in after.removed} == pool.nodes.keys() - left
+    assert after.written_off == pool.written_off & after.nodes.keys()
+    raised = replace(after, target=target + 1)
+    assert at_most(raised) == target + 1 - len(after.written_off)
+
+
+def test_a_lost_node_of_unknown_identity_keeps_its_slot() -> None:
+    known = a_pool(LOST, target=0)
+    pool = replace(known, nodes={name: replace(node, uid="") for name, node in known.nodes.items()})
+    assert without_slotless(pool) is pool

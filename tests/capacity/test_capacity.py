@@ -332,7 +332,7 @@ async def test_a_cluster_whose_controller_falls_silent_is_installed_again_and_an
         installed = len(keeping.installed)
         await eventually(lambda: len(keeping.installed) > installed)
         await eventually(lambda: keeping.kinds().count("cluster_ready") == 2)
-        await eventually(lambda: len(keeping.installed) > installed + 1, what="an installation that nobody is told of")
+        await eventually(lambda: len(keeping.installed) > installed + 1, what="an installation without an event")
     assert [event.kind for event in keeping.reported] == ["cluster_ready", "cluster_silent", "cluster_ready"]
     assert "us" in keeping.reported[-1].why and "silent" in keeping.reported[-1].why
 

@@ -144,7 +144,7 @@ async def test_what_a_zone_did_is_in_the_offers(tmp_path: Path, connect: Connect
     "quota",
     [
         "us-central1:PREEMPTIBLE_NVIDIA_L4_GPUS=3",
-        pytest.param("us-central1:SSD_TOTAL_GB=360", marks=pytest.mark.slow),
+        pytest.param("us-central1:SSD_TOTAL_GB=220", marks=pytest.mark.slow),
         pytest.param("us-central1:IN_USE_ADDRESSES=4", marks=pytest.mark.slow),
         pytest.param("CPUS_ALL_REGIONS=28", marks=pytest.mark.slow),
         pytest.param("GPUS_ALL_REGIONS=3", marks=pytest.mark.slow),

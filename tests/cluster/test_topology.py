@@ -50,6 +50,26 @@ class TestTopology:
         status = structs.replace(a_status(f"{story.uids[0]}-aaaa", 99), **changed)
         assert len(story.happens(WorkerHeard(story.now_s, status)).topologies) == 1
 
+    def test_waits_in_a_large_cluster_if_only_statuses_changed_and_not_for_a_loss(self) -> None:
+        story = a_controller_with(1, rules=Rules(status_gap_of_worker_s=1.0)).after(1.0).forgets_effects()
+        story.speaks(story.uids[0], WorkerPhase.READY).now_s += 0.1
+        story.forgets_effects().speaks(story.uids[0], WorkerPhase.PARKED)
+        assert story.topologies == []
+        lost = f"{story.uids[0]}-aaaa"
+        story.ends(story.uids[0])
+        observation = story.observation(lost)
+        assert observation is not None and observation.presence is Presence.GONE
+
+    def test_of_changed_statuses_waits_no_longer_than_its_limit(self) -> None:
+        rules = Rules(status_gap_of_worker_s=1.0, status_gap_most_s=0.3)
+        story = a_controller_with(1, rules=rules).after(1.0).forgets_effects()
+        story.speaks(story.uids[0], WorkerPhase.READY).now_s += 0.1
+        story.forgets_effects().speaks(story.uids[0], WorkerPhase.PARKED)
+        assert story.topologies == []
+        story.after(0.25)
+        [topology] = story.topologies
+        assert [each.status.phase for each in topology.workers if each.status is not None] == [WorkerPhase.PARKED]
+
     def test_a_step_or_a_running_notice_is_no_change(self) -> None:
         story = a_controller_with(1)
         worker = f"{story.uids[0]}-aaaa"

@@ -92,6 +92,18 @@ def test_where_nothing_can_come_before_they_are_gone_all_of_them_go_and_the_job_
     assert (stage.phase, stage.job.workers, stage.job.record.losses) == (Phase.WAITING, {}, 0)
 
 
+def test_one_that_must_go_before_others_can_come_is_not_taken_back_as_a_joining_worker() -> None:
+    stage = a_placed_job("a", "b", at_least=2, wanted=2)
+    assert halts(gives_up(stage, "a", left=1, at_once=True))[0].why == texts.must_leave_first([WorkerId("a")])
+    stage.parks("a", "b")
+    assert stage.phase is Phase.WAITING
+    assert stage.generation == 2
+    stage.sees_gone("a")
+    stage.join("c")
+    stage.attaches("c")
+    assert set(stage.world) == {"b", "c"}
+
+
 def test_after_a_loss_the_repaired_world_does_without_those_that_go_anyway() -> None:
     stage = a_placed_job("a", "b", "c")
     gives_up(stage, "b", left=2)

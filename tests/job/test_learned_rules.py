@@ -13,7 +13,7 @@ from controlplane.job.effects import TellCluster
 from controlplane.job.forgetting import CLUSTER_FORGOTTEN_S, has_anything_in, is_long_silent
 from controlplane.job.learn import JUDGES_AGAIN_S, SAVE_RETRY_S, STORE_RETRY_S, learn
 from controlplane.job.learn_exits import learn_ends, learn_exits, learn_fallen, learn_joining
-from controlplane.job.learn_workers import hear_worker, tombstone_all
+from controlplane.job.learn_workers import HEARD_AGAIN_S, hear_worker, tombstone_all
 from controlplane.job.overdue import (
     patience_s,
 )
@@ -28,7 +28,7 @@ from messages.criteria import WhenSpent
 from messages.ids import ClusterName, Generation, Rank, WorkerId
 from messages.jobs import Workers as Sizes
 from messages.records import Phase
-from messages.workers import Fallen, TrainerExit, TrainerStatus, WorkerPhase, WrittenCheckpoint
+from messages.workers import Fallen, TrainerExit, TrainerStatus, WorkerPhase, WorkerStatus, WrittenCheckpoint
 from tests.job.built import (
     CUT,
     OTHER,
@@ -494,3 +494,18 @@ def test_a_dropped_worker_is_a_change_and_makes_earlier_answers_void() -> None:
     table.answers[len] = ()
     table.drop(A)
     assert table.changed == {A} and table.answers == {} and A not in table
+
+
+def test_a_status_that_its_controller_repeats_soon_changes_nothing_unless_presence_or_zone_is_new() -> None:
+    job = a_running_job()
+    known = job.workers[A]
+    status = WorkerStatus(A, known.cluster, job.name, known.seq, known.phase, known.generation)
+    soon_s, later_s = known.heard_s + HEARD_AGAIN_S / 2, known.heard_s + 2 * HEARD_AGAIN_S
+
+    def changed(status: WorkerStatus, heard_s: float, presence: Presence) -> set[WorkerId]:
+        return hear_worker(fresh(job), status, later_s, heard_s=heard_s, presence=presence).workers.changed
+
+    assert changed(status, soon_s, Presence.ALIVE) == set()
+    assert changed(status, later_s, Presence.ALIVE) == {A}
+    assert changed(status, soon_s, Presence.SILENT) == {A}
+    assert changed(replace(status, zone="a-zone"), soon_s, Presence.ALIVE) == {A}
